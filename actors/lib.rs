@@ -1,0 +1,5 @@
+//! The actors and the pure core of Hermod.
+#![warn(missing_docs)]
+
+pub mod model;
+pub mod port;

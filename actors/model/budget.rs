@@ -1,0 +1,172 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::AccountId;
+
+/// What is counted and limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dimension {
+    /// Model calls with their tool calls.
+    Iterations,
+    /// Tokens read and written.
+    Tokens,
+    /// Nano-dollars.
+    Usd,
+    /// Tool calls started.
+    ToolCalls,
+    /// Subagents alive.
+    Children,
+}
+
+impl Dimension {
+    /// All of them, in the order of their names in `Amounts`.
+    pub const ALL: [Self; 5] = [Self::Iterations, Self::Tokens, Self::Usd, Self::ToolCalls, Self::Children];
+
+    /// The dimension's name, as in records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iterations => "iterations",
+            Self::Tokens => "tokens",
+            Self::Usd => "usd",
+            Self::ToolCalls => "tool_calls",
+            Self::Children => "children",
+        }
+    }
+}
+
+/// An amount of each dimension; absent means none (in a spend) or unlimited (in a limit: see [`Account::limits`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Amounts {
+    /// Iterations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Nano-dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<u64>,
+    /// Tool calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Live children.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<u64>,
+}
+
+impl Amounts {
+    /// The amount of one dimension.
+    pub const fn get(&self, dimension: Dimension) -> Option<u64> {
+        match dimension {
+            Dimension::Iterations => self.iterations,
+            Dimension::Tokens => self.tokens,
+            Dimension::Usd => self.usd,
+            Dimension::ToolCalls => self.tool_calls,
+            Dimension::Children => self.children,
+        }
+    }
+
+    /// Sets the amount of one dimension.
+    pub const fn set(&mut self, dimension: Dimension, amount: u64) {
+        let place = match dimension {
+            Dimension::Iterations => &mut self.iterations,
+            Dimension::Tokens => &mut self.tokens,
+            Dimension::Usd => &mut self.usd,
+            Dimension::ToolCalls => &mut self.tool_calls,
+            Dimension::Children => &mut self.children,
+        };
+        *place = Some(amount);
+    }
+
+    /// Whether nothing is said of any dimension.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A budget account: a row that only the committer changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// The account above, on which every spend is reserved too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AccountId>,
+    /// The limits; absent means unlimited.
+    pub limits: Amounts,
+    /// What is spent and settled.
+    pub spent: Amounts,
+    /// What is reserved by calls that have not ended.
+    pub reserved: Amounts,
+}
+
+/// Opens an account, in the append that carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewAccount {
+    /// Its id.
+    pub id: AccountId,
+    /// The account above.
+    pub parent: Option<AccountId>,
+    /// Its limits.
+    pub limits: Amounts,
+}
+
+/// Reserves before a spend, on the account and all its ancestors; what does not fit refuses the whole append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserve {
+    /// The account.
+    pub account: AccountId,
+    /// How much.
+    pub amounts: Amounts,
+}
+
+/// Gives a reservation back and books what was really spent, on the account and all its ancestors. Never refused: the
+/// money is gone. `spent` may exceed what was reserved; a later correction has nothing reserved and a `refund`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settle {
+    /// The account.
+    pub account: Option<AccountId>,
+    /// What had been reserved.
+    pub reserved: Amounts,
+    /// What is spent.
+    pub spent: Amounts,
+    /// What had been booked as spent and was not.
+    pub refund: Amounts,
+}
+
+/// What an append does to accounts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ledger {
+    /// Accounts to open, first.
+    pub open: Vec<NewAccount>,
+    /// Then what is settled.
+    pub settle: Vec<Settle>,
+    /// Then what is reserved.
+    pub reserve: Vec<Reserve>,
+}
+
+/// A reservation that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub struct NoAllowance {
+    /// The account whose limit it is.
+    pub account: AccountId,
+    /// The dimension.
+    pub dimension: Dimension,
+    /// The limit.
+    pub limit: u64,
+    /// What is spent.
+    pub spent: u64,
+    /// What others have reserved.
+    pub reserved: u64,
+}
+
+impl fmt::Display for NoAllowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { account, dimension, limit, spent, reserved } = self;
+        write!(
+            f,
+            "{} limit of {limit} reached: {spent} spent, {reserved} reserved, account {account}",
+            dimension.name()
+        )
+    }
+}

@@ -1,0 +1,106 @@
+use super::{Body, Kind, Record, Timestamp};
+
+/// Version of the header; a newer one is refused.
+const VERSION: u8 = 1;
+/// The body is JSON with named fields: old and new versions read each other.
+const JSON: u8 = 0;
+/// Version, codec, kind (u16), at (i64), active_ms (u64), all little-endian.
+const HEADER: usize = 1 + 1 + 2 + 8 + 8;
+
+/// A stored record that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Shorter than a header, or a field in it makes no sense.
+    #[error("not a record: {0}")]
+    Malformed(String),
+    /// Written by a newer version.
+    #[error("record version {0} is newer than this program understands")]
+    Version(u8),
+    /// A kind that this version does not know.
+    #[error("record kind {0} is unknown to this program")]
+    UnknownKind(u16),
+}
+
+/// The stored form of a record: a header, then its body.
+pub fn encode(record: &Record) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + 256);
+    bytes.extend([VERSION, JSON]);
+    bytes.extend(record.body.kind().code().to_le_bytes());
+    bytes.extend(record.at.0.to_le_bytes());
+    bytes.extend(record.active_ms.to_le_bytes());
+    // Infallible: every body is a struct with string keys, written to memory.
+    record.body.write_json(&mut bytes).unwrap_or_else(|error| unreachable!("record body: {error}"));
+    bytes
+}
+
+/// Reads a stored record.
+pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
+    let Some((header, body)) = bytes.split_at_checked(HEADER) else {
+        return Err(DecodeError::Malformed(format!("{} bytes are too few", bytes.len())));
+    };
+    if header[0] != VERSION {
+        return Err(DecodeError::Version(header[0]));
+    }
+    if header[1] != JSON {
+        return Err(DecodeError::Malformed(format!("codec {} is unknown", header[1])));
+    }
+    let code = u16::from_le_bytes([header[2], header[3]]);
+    let kind = Kind::of_code(code).ok_or(DecodeError::UnknownKind(code))?;
+    Ok(Record {
+        at: Timestamp(i64::from_le_bytes(eight(&header[4..12]))),
+        active_ms: u64::from_le_bytes(eight(&header[12..20])),
+        body: Body::read_json(kind, body)
+            .map_err(|error| DecodeError::Malformed(format!("{}: {error}", kind.name())))?,
+    })
+}
+
+fn eight(bytes: &[u8]) -> [u8; 8] {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(bytes);
+    eight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CallEnd, CallEnded, CallId, CallStatus, RunId};
+
+    fn sample() -> Record {
+        let call = CallId { run: RunId::from_bits(1 << 100), iteration: 2, n: 1 };
+        let end = CallEnd { status: CallStatus::Ok, content: "done\n".into() };
+        let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+        Record { at: Timestamp(1_700_000_000_123), active_ms: 42, body }
+    }
+
+    #[test]
+    fn a_record_survives_storage() {
+        assert_eq!(decode(&encode(&sample())), Ok(sample()));
+    }
+
+    #[test]
+    fn an_unknown_field_is_ignored() {
+        let mut bytes = encode(&sample());
+        bytes.pop();
+        bytes.extend(br#","tomorrow":{"a":[1]}}"#);
+        assert_eq!(decode(&bytes), Ok(sample()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let mut newer = encode(&sample());
+        newer[0] = 9;
+        assert_eq!(decode(&newer), Err(DecodeError::Version(9)));
+        let mut unknown = encode(&sample());
+        unknown[2..4].copy_from_slice(&999_u16.to_le_bytes());
+        assert_eq!(decode(&unknown), Err(DecodeError::UnknownKind(999)));
+        assert!(matches!(decode(&[1, 0, 3]), Err(DecodeError::Malformed(_))));
+    }
+
+    #[test]
+    fn codes_and_names_are_unique() {
+        for (i, a) in Kind::ALL.iter().enumerate() {
+            assert_eq!(Kind::of_code(a.code()), Some(*a));
+            assert!(Kind::ALL[i + 1..].iter().all(|b| a.code() != b.code() && a.name() != b.name()));
+        }
+    }
+}

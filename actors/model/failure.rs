@@ -1,0 +1,120 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Timestamp;
+
+/// Which of the time limits of a call ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deadline {
+    /// To connect.
+    Connect,
+    /// Until the first event.
+    FirstEvent,
+    /// Between two content events.
+    Gap,
+    /// The whole call.
+    Call,
+}
+
+/// Why a model call failed, by what can be done about it. Each wire format maps status, headers and body to one of
+/// these; nobody matches on texts elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "class", rename_all = "snake_case")]
+pub enum FailureClass {
+    /// Too many requests: wait.
+    RateLimited {
+        /// What the provider asks to wait, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+        /// When the limit is reset.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reset_at: Option<Timestamp>,
+    },
+    /// The provider has no room now.
+    Overloaded,
+    /// The provider is broken (500).
+    Server,
+    /// A deadline ran out.
+    Timeout {
+        /// Which one.
+        which: Deadline,
+    },
+    /// No connection, or one that broke.
+    Network,
+    /// The stream ended, or made no sense, before the answer was whole.
+    Cut,
+    /// What came is no answer of this wire format at all (an HTML page, say).
+    NotAnApi,
+    /// The credential is not accepted.
+    Auth,
+    /// The account is used up.
+    QuotaExhausted {
+        /// When it is filled again, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reset_at: Option<Timestamp>,
+    },
+    /// The view does not fit the model.
+    ContextTooLong {
+        /// The window, in tokens, if the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
+    },
+    /// The provider does not accept the request as it is.
+    InvalidRequest,
+    /// The provider refuses the content.
+    ContentRefused,
+    /// The provider does not have the model.
+    ModelNotFound,
+    /// It was cancelled from here.
+    Cancelled,
+    /// The task died without a word (a panic, a crash of the process): what became of the call is not known.
+    Lost,
+}
+
+impl FailureClass {
+    /// The class's name, as in records.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Overloaded => "overloaded",
+            Self::Server => "server",
+            Self::Timeout { .. } => "timeout",
+            Self::Network => "network",
+            Self::Cut => "cut",
+            Self::NotAnApi => "not_an_api",
+            Self::Auth => "auth",
+            Self::QuotaExhausted { .. } => "quota_exhausted",
+            Self::ContextTooLong { .. } => "context_too_long",
+            Self::InvalidRequest => "invalid_request",
+            Self::ContentRefused => "content_refused",
+            Self::ModelNotFound => "model_not_found",
+            Self::Cancelled => "cancelled",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A failed model call: the class that decides, and the text that a person reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub struct Failure {
+    /// What can be done about it.
+    #[serde(flatten)]
+    pub class: FailureClass,
+    /// What the provider, the network or the runtime said; never a secret.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of `class`, told as `message`.
+    pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class.name(), self.message)
+    }
+}

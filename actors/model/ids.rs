@@ -1,0 +1,203 @@
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use ulid::Ulid;
+
+/// A text that is not the id it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {what}: expected {expected}")]
+pub struct IdError {
+    what: &'static str,
+    expected: &'static str,
+    text: String,
+}
+
+macro_rules! ulid_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(#[serde(with = "ulid_text")] u128);
+
+        impl $name {
+            /// Wraps the 128 bits of a ULID.
+            pub const fn from_bits(bits: u128) -> Self {
+                Self(bits)
+            }
+
+            /// The 128 bits of the ULID, in which the order is the order of creation.
+            pub const fn bits(self) -> u128 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&Ulid(self.0), f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Ulid::from_string(text).map(|id| Self(id.0)).map_err(|_| IdError {
+                    what: $what,
+                    expected: "a ULID of 26 characters",
+                    text: text.to_owned(),
+                })
+            }
+        }
+    };
+}
+
+ulid_id!(
+    /// Identifies a session.
+    SessionId,
+    "session id"
+);
+ulid_id!(
+    /// Identifies a run.
+    RunId,
+    "run id"
+);
+ulid_id!(
+    /// Identifies a budget account; a run's own account has the run's bits.
+    AccountId,
+    "account id"
+);
+
+impl From<RunId> for AccountId {
+    fn from(run: RunId) -> Self {
+        Self(run.0)
+    }
+}
+
+mod ulid_text {
+    use super::{Deserialize, Deserializer, Serializer, Ulid, de};
+
+    pub(super) fn serialize<S: Serializer>(bits: &u128, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&Ulid(*bits))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        Ulid::from_string(&text).map(|id| id.0).map_err(|_| de::Error::custom("not a ULID"))
+    }
+}
+
+/// Position of a record in its session's journal; the first record has 1.
+pub type Seq = u64;
+
+/// The how-manieth try of one call, from 1.
+pub type Attempt = u32;
+
+/// Names one boot of one machine, as the kernel tells it.
+pub type BootId = String;
+
+/// Identifies one model or tool call: `<run>.<iteration>.<n>`, where n = 0 is the model's call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    /// The run it belongs to.
+    pub run: RunId,
+    /// The iteration, from 1.
+    pub iteration: u32,
+    /// 0 for the model's call, 1.. for the tool calls of its answer in their order.
+    pub n: u32,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.run, self.iteration, self.n)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let parse = || {
+            let mut parts = text.splitn(3, '.');
+            let run = parts.next()?.parse().ok()?;
+            let iteration = parts.next()?.parse().ok()?;
+            let n = parts.next()?.parse().ok()?;
+            Some(Self { run, iteration, n })
+        };
+        parse().ok_or_else(|| IdError {
+            what: "call id",
+            expected: "<run>.<iteration>.<n>",
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// One life of a session: the store's epoch (a number that each opening of the store raises) and the how-manieth
+/// revival within it. It fences: what an earlier incarnation still has to say is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Incarnation {
+    /// The store's epoch, on disk.
+    pub epoch: u64,
+    /// Counts the session's openings within the epoch, in the committer's memory.
+    pub revival: u32,
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.revival)
+    }
+}
+
+impl FromStr for Incarnation {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        text.split_once('.')
+            .and_then(|(epoch, revival)| {
+                Some(Self { epoch: epoch.parse().ok()?, revival: revival.parse().ok()? })
+            })
+            .ok_or_else(|| IdError {
+                what: "incarnation",
+                expected: "<epoch>.<revival>",
+                text: text.to_owned(),
+            })
+    }
+}
+
+macro_rules! serde_as_text {
+    ($($name:ident),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+
+serde_as_text!(CallId, Incarnation);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_survive_text_and_json() {
+        let call = CallId { run: RunId::from_bits(7 << 80 | 9), iteration: 3, n: 2 };
+        assert_eq!(call.to_string().parse(), Ok(call));
+        assert_eq!(serde_json::from_str::<CallId>(&serde_json::to_string(&call).unwrap()).unwrap(), call);
+        let incarnation = Incarnation { epoch: 12, revival: 4 };
+        assert_eq!(incarnation.to_string().parse(), Ok(incarnation));
+    }
+
+    #[test]
+    fn a_bad_id_says_what_was_expected() {
+        let error = "01AB.1".parse::<CallId>().unwrap_err();
+        assert_eq!(error.to_string(), "`01AB.1` is not a call id: expected <run>.<iteration>.<n>");
+    }
+}

@@ -1,0 +1,32 @@
+//! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
+
+mod budget;
+mod codec;
+mod durable;
+mod event;
+mod failure;
+mod hash;
+mod ids;
+mod message;
+mod outcome;
+mod record;
+mod run;
+mod time;
+mod tool;
+
+pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
+pub use codec::{DecodeError, decode, encode};
+pub use durable::Durable;
+pub use event::{Event, EventBody};
+pub use failure::{Deadline, Failure, FailureClass};
+pub use hash::{Hash, Hasher};
+pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
+pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
+pub use outcome::{Cause, Ended, Outcome, StopReason};
+pub use record::{
+    Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,
+    ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+};
+pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
+pub use time::{Now, Timestamp};
+pub use tool::{CallEnd, CallStatus, EffectClass, ToolSpec};

@@ -1,0 +1,135 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, NoAllowance};
+
+/// How a run ended. Every accepted run ends in exactly one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// With a non-empty answer and nothing left to do.
+    Completed,
+    /// Something that cannot be mended from here went wrong.
+    Failed,
+    /// Somebody stopped it.
+    Stopped,
+    /// Its timeout ran out.
+    TimedOut,
+    /// A limit of its budget was reached.
+    BudgetExhausted,
+    /// It went in circles.
+    LoopDetected,
+    /// The model or the vendor refused.
+    Refused,
+}
+
+impl Outcome {
+    /// The outcome's name, as in records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+            Self::TimedOut => "timed_out",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::LoopDetected => "loop_detected",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Who stopped a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// A stop command.
+    Command,
+    /// A signal to the process that runs it.
+    Signal,
+}
+
+/// Why a run ended as it did, where the outcome alone does not say it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Cause {
+    /// The model could not be asked, or not any more.
+    Provider {
+        /// The last failure.
+        failure: Failure,
+    },
+    /// The model said nothing.
+    EmptyAnswer,
+    /// The answer ran into the limit of its output.
+    Truncated,
+    /// The model kept calling tools that do not exist.
+    UnknownTool,
+    /// A limit was reached.
+    Limit {
+        /// Which one, and how far.
+        refusal: NoAllowance,
+    },
+    /// The active time allowed ran out, in milliseconds.
+    Time {
+        /// The limit.
+        limit_ms: u64,
+    },
+    /// It was stopped.
+    Stop {
+        /// By whom.
+        reason: StopReason,
+    },
+    /// It died at the same step again and again.
+    CrashLoop {
+        /// What it died of, the last time.
+        error: String,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Provider { failure } => write!(f, "provider: {failure}"),
+            Self::EmptyAnswer => f.write_str("empty_answer: the model answered nothing"),
+            Self::Truncated => f.write_str("truncated: the answer ran into the model's output limit"),
+            Self::UnknownTool => f.write_str("unknown_tool: the model kept calling tools that do not exist"),
+            Self::Limit { refusal } => fmt::Display::fmt(refusal, f),
+            Self::Time { limit_ms } => write!(f, "{limit_ms} ms of active time are used up"),
+            Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
+            Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
+            Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),
+        }
+    }
+}
+
+/// The terminal record's content: the outcome, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+impl Ended {
+    /// Ended with `outcome` because of `cause`.
+    pub fn because(outcome: Outcome, cause: Cause) -> Self {
+        Self { outcome, cause: Some(cause) }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{} ({cause})", self.outcome),
+            None => fmt::Display::fmt(&self.outcome, f),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish, Hash,
+    Incarnation, ModelRef, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+};
+
+/// What is journaled: append-only, versioned, numbered per session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Wall clock, for people.
+    pub at: Timestamp,
+    /// Milliseconds that the session has been alive, for limits.
+    pub active_ms: u64,
+    /// What happened.
+    pub body: Body,
+}
+
+/// Makes [`Body`], [`Kind`] and the table between them: a new kind of record is one line here and its struct.
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $name:ident($data:ty) = $code:literal $text:literal,)*) => {
+        /// What a record says happened.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Body { $($(#[$doc])* $name($data),)* }
+
+        /// The kind of a record: its code stands in the header of the stored value, its name is public.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kind { $($(#[$doc])* $name,)* }
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The kind with this code; `None` if this version does not know it.
+            pub const fn of_code(code: u16) -> Option<Self> {
+                match code { $($code => Some(Self::$name),)* _ => None }
+            }
+
+            /// The code, unchanged for ever.
+            pub const fn code(self) -> u16 {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// The public name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+
+        impl Body {
+            /// The body's kind.
+            pub const fn kind(&self) -> Kind {
+                match self { $(Self::$name(_) => Kind::$name,)* }
+            }
+
+            pub(super) fn write_json(&self, to: &mut Vec<u8>) -> serde_json::Result<()> {
+                match self { $(Self::$name(data) => serde_json::to_writer(to, data),)* }
+            }
+
+            pub(super) fn read_json(kind: Kind, from: &[u8]) -> serde_json::Result<Self> {
+                match kind { $(Kind::$name => serde_json::from_slice(from).map(Self::$name),)* }
+            }
+        }
+    };
+}
+
+bodies! {
+    /// The session exists; always its first record.
+    SessionOpened(SessionOpened) = 1 "session.opened",
+    /// The session was taken up again, by another process or after its actor died.
+    SessionRevived(SessionRevived) = 2 "session.revived",
+    /// A run was accepted.
+    RunAccepted(Box<RunAccepted>) = 10 "run.accepted",
+    /// The run is to end as stopped, when its open calls have ended.
+    RunStopping(RunStopping) = 11 "run.stopping",
+    /// The run has its outcome.
+    RunEnded(RunEnded) = 12 "run.ended",
+    /// An attempt of a model call may begin.
+    ModelStarted(Box<ModelStarted>) = 20 "model.started",
+    /// The model answered.
+    ModelAnswered(Box<ModelAnswered>) = 21 "model.answered",
+    /// An attempt of a model call failed.
+    ModelFailed(ModelFailed) = 22 "model.failed",
+    /// A late answer was dropped; what it cost is known now.
+    LateSettled(LateSettled) = 23 "model.late",
+    /// A tool call of the answer is acceptable.
+    CallAdmitted(CallAdmitted) = 30 "call.admitted",
+    /// An attempt of a tool call may begin.
+    CallStarted(CallStarted) = 31 "call.started",
+    /// A tool call has its result.
+    CallEnded(CallEnded) = 32 "call.ended",
+    /// An attempt of a repeatable tool call was lost; the next one follows.
+    CallLost(CallLost) = 33 "call.lost",
+}
+
+/// See [`Body::SessionOpened`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOpened {
+    /// The caller's key.
+    pub key: Arc<str>,
+    /// The system prompt, built once and sent byte for byte with every call.
+    pub prompt: Arc<str>,
+    /// The first incarnation.
+    pub incarnation: Incarnation,
+}
+
+/// See [`Body::SessionRevived`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRevived {
+    /// The new incarnation.
+    pub incarnation: Incarnation,
+    /// The boot of the machine it lives in now.
+    pub boot: BootId,
+}
+
+/// See [`Body::RunAccepted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAccepted {
+    /// The run.
+    pub run: RunId,
+    /// What it is to do.
+    pub input: Arc<str>,
+    /// All that it needs.
+    pub spec: Arc<RunSpec>,
+}
+
+/// See [`Body::RunStopping`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStopping {
+    /// The run.
+    pub run: RunId,
+    /// How it will have ended.
+    #[serde(flatten)]
+    pub ended: Ended,
+}
+
+/// See [`Body::RunEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    #[serde(flatten)]
+    pub ended: Ended,
+    /// The iterations it took.
+    pub iterations: u32,
+    /// What its model calls used.
+    pub usage: Usage,
+}
+
+/// See [`Body::ModelStarted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelStarted {
+    /// The call.
+    pub call: CallId,
+    /// Its attempt.
+    pub attempt: Attempt,
+    /// Who is asked.
+    pub model: ModelRef,
+    /// The last record that the view covers: a retry or a revival renders the same view.
+    pub view: Seq,
+    /// The hash of that view.
+    pub request: Hash,
+    /// The output tokens asked for.
+    pub max_tokens: u64,
+    /// What is reserved for it.
+    pub reserved: Amounts,
+    /// Who asks.
+    pub incarnation: Incarnation,
+}
+
+/// See [`Body::ModelAnswered`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelAnswered {
+    /// The call.
+    pub call: CallId,
+    /// The attempt that answered.
+    pub attempt: Attempt,
+    /// What was said.
+    pub message: Arc<AssistantMessage>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// What it used, if the provider said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// See [`Body::ModelFailed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailed {
+    /// The call.
+    pub call: CallId,
+    /// The attempt that failed.
+    pub attempt: Attempt,
+    /// Why.
+    pub failure: Failure,
+    /// When the next attempt is due; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+/// See [`Body::LateSettled`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateSettled {
+    /// The call.
+    pub call: CallId,
+    /// The attempt whose answer came late.
+    pub attempt: Attempt,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// See [`Body::CallAdmitted`]. The arguments are those of the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAdmitted {
+    /// The call.
+    pub call: CallId,
+    /// The tool, by its registered name.
+    pub tool: Arc<str>,
+    /// What it does to the world.
+    pub effect: EffectClass,
+    /// Hash of the arguments as the tool gets them.
+    pub arguments: Hash,
+}
+
+/// See [`Body::CallStarted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// The call.
+    pub call: CallId,
+    /// Its attempt.
+    pub attempt: Attempt,
+    /// Who starts it.
+    pub incarnation: Incarnation,
+    /// The boot of the machine it starts on.
+    pub boot: Arc<str>,
+}
+
+/// See [`Body::CallEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnded {
+    /// The call.
+    pub call: CallId,
+    /// The attempt that ended; 0 if none had started.
+    pub attempt: Attempt,
+    /// How, and with what.
+    #[serde(flatten)]
+    pub end: CallEnd,
+}
+
+/// See [`Body::CallLost`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallLost {
+    /// The call.
+    pub call: CallId,
+    /// The attempt that was lost.
+    pub attempt: Attempt,
+}
+
+impl RunStopping {
+    /// Stops `run` for `reason`.
+    pub fn stop(run: RunId, reason: StopReason) -> Self {
+        Self { run, ended: Ended::because(super::Outcome::Stopped, super::Cause::Stop { reason }) }
+    }
+}

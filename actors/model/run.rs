@@ -1,0 +1,136 @@
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{AccountId, Amounts, Ended, Hash, RunId, SessionId, Timestamp, Usage};
+
+/// One link of a chain: `provider/model`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ModelRef {
+    /// The configured provider's name.
+    pub provider: Arc<str>,
+    /// The model, as the provider names it; may contain slashes.
+    pub model: Arc<str>,
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+impl FromStr for ModelRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                Ok(Self { provider: provider.into(), model: model.into() })
+            }
+            Some(_) | None => Err(format!("`{text}` is not `provider/model`")),
+        }
+    }
+}
+
+impl Serialize for ModelRef {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelRef {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// What a run may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// The limits of the run's account.
+    #[serde(default)]
+    pub budget: Amounts,
+    /// Active time after which the run is `budget_exhausted`, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<u64>,
+    /// Active time after which the run is `timed_out`, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Output tokens of one call.
+    pub max_tokens: u64,
+}
+
+/// All that a run needs, resolved when it was accepted: a configuration changed later does not touch it, and a revived
+/// run needs nothing else. Holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Which models may be asked, in order; never empty.
+    pub chain: Vec<ModelRef>,
+    /// The folder in which its tools work.
+    pub workspace: String,
+    /// The isolation key of its tools.
+    pub task: String,
+    /// The tools it may call, sorted.
+    pub tools: Vec<String>,
+    /// What it may use up.
+    pub limits: Limits,
+    /// The caller's system message, for this run only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Arc<str>>,
+    /// The rehearsal script it runs against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Hash>,
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Accepted; an earlier run of its session goes first.
+    Queued,
+    /// Under way.
+    Running,
+    /// Waits for a person.
+    Parked,
+    /// Has its outcome.
+    Ended,
+}
+
+/// The index row of a run, written when it is accepted, begins and ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// Its id.
+    pub id: RunId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its account.
+    pub account: AccountId,
+    /// Where it is.
+    pub state: RunState,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// Iterations up to this row's writing.
+    pub iterations: u32,
+    /// Usage up to this row's writing.
+    pub usage: Usage,
+}
+
+/// The index row of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// Its id.
+    pub id: SessionId,
+    /// The caller's key; no two sessions have the same.
+    pub key: Arc<str>,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+}

@@ -1,0 +1,28 @@
+use serde::{Deserialize, Serialize};
+
+/// Wall-clock time, in milliseconds since 1970-01-01T00:00:00Z. For people and for due times; never for order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// This time plus `ms` milliseconds.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add_unsigned(ms))
+    }
+
+    /// Milliseconds from `earlier` to this time; 0 if the clock went back.
+    pub fn ms_since(self, earlier: Self) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+}
+
+/// What the time is, read once per message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Wall clock.
+    pub at: Timestamp,
+    /// Milliseconds that the session has been alive, over all its incarnations: monotonic, without downtime.
+    pub active_ms: u64,
+}

@@ -1,0 +1,67 @@
+use serde::{Deserialize, Serialize};
+
+/// What a tool call does to the world, and so what may be done with it after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// Changes nothing: is run again.
+    Pure,
+    /// Safe to repeat: is run again.
+    Idempotent,
+    /// Must not be repeated silently: ends in doubt.
+    Once,
+}
+
+/// What the model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name by which the model calls it.
+    pub name: String,
+    /// What it does, in a sentence or two.
+    pub description: String,
+    /// JSON schema of its arguments, an object.
+    pub parameters: serde_json::Value,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// The tool did what it was asked.
+    Ok,
+    /// The tool ran and failed, or the call was not acceptable: the content says why.
+    Error,
+    /// It was stopped while it ran.
+    Stopped,
+    /// It never started.
+    NotStarted,
+    /// It had started, and what became of it is not known.
+    InDoubt,
+}
+
+/// The end of a tool call: what the model will read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnd {
+    /// How it ended.
+    pub status: CallStatus,
+    /// Text, or JSON as text.
+    pub content: String,
+}
+
+impl CallEnd {
+    /// The tool did what it was asked, and says `content`.
+    pub fn ok(content: impl Into<String>) -> Self {
+        Self { status: CallStatus::Ok, content: content.into() }
+    }
+
+    /// An end with `status` whose content is `{error, field?, hint}`.
+    pub fn error(status: CallStatus, error: &str, field: Option<&str>, hint: &str) -> Self {
+        let mut object = serde_json::Map::new();
+        object.insert("error".into(), error.into());
+        if let Some(field) = field {
+            object.insert("field".into(), field.into());
+        }
+        object.insert("hint".into(), hint.into());
+        Self { status, content: serde_json::Value::Object(object).to_string() }
+    }
+}

@@ -1,0 +1,14 @@
+//! What the world must offer: traits that adapters implement. Nothing here assumes one process or one machine.
+
+mod clock;
+mod journal;
+mod provider;
+mod tool;
+
+pub use clock::Clock;
+pub use journal::{
+    Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError, Refusal,
+    Rows, StoredRecord, Write, Written,
+};
+pub use provider::{Deltas, Encoder, ModelRequest, Provider, Segments};
+pub use tool::{BadArguments, Invocation, Tool};

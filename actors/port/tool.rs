@@ -1,0 +1,49 @@
+use std::{fmt::Debug, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{Attempt, CallEnd, CallId, EffectClass, ToolSpec};
+
+/// Something that the model may call.
+pub trait Tool: Debug + Send + Sync + 'static {
+    /// What the model is told of it.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Judges arguments without running anything: what the call would do to the world, or why it is not acceptable.
+    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments>;
+
+    /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
+    /// 2.1 s as `Stopped`; when the future is dropped, nothing that it started is left running.
+    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
+}
+
+/// Arguments that are not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct BadArguments {
+    /// The field, as a path such as `edits[2].old`; `None` if it is the whole.
+    pub field: Option<String>,
+    /// What is wrong, with the value.
+    pub error: String,
+    /// What to do instead.
+    pub hint: String,
+}
+
+/// One attempt of a tool call.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The call; with the attempt it names what the tool leaves behind.
+    pub call: CallId,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The isolation key of the run's tools.
+    pub task: Arc<str>,
+    /// The folder in which the tool works.
+    pub workspace: Arc<str>,
+    /// The arguments, an object that `plan` accepted.
+    pub arguments: Value,
+    /// Fires when the call is to be stopped.
+    pub cancel: CancellationToken,
+}

@@ -1,0 +1,1 @@
+//! Hermod: a durable LLM agent runtime made of supervised actors.
