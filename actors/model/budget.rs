@@ -122,10 +122,10 @@ pub struct Reserve {
 
 /// Gives a reservation back and books what was really spent, on the account and all its ancestors. Never refused: the
 /// money is gone. `spent` may exceed what was reserved; a later correction has nothing reserved and a `refund`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settle {
     /// The account.
-    pub account: Option<AccountId>,
+    pub account: AccountId,
     /// What had been reserved.
     pub reserved: Amounts,
     /// What is spent.

@@ -19,7 +19,7 @@ pub enum EventBody {
         /// Its position: where a watcher that comes back goes on.
         seq: Seq,
         /// The record.
-        record: Arc<Durable<Record>>,
+        record: Durable<Arc<Record>>,
     },
     /// A piece of the answer's text. Void if a later attempt of the same call starts.
     Text {

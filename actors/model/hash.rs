@@ -16,13 +16,9 @@ impl Hash {
         hasher.finish()
     }
 
-    /// The hash of this hash followed by `bytes`: how a growing list is hashed without reading it again.
-    #[must_use]
-    pub fn chain(self, bytes: &[u8]) -> Self {
-        let mut hasher = Hasher::default();
-        hasher.part(&self.0);
-        hasher.part(bytes);
-        hasher.finish()
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
     }
 }
 

@@ -104,6 +104,8 @@ pub struct SessionOpened {
     pub prompt: Arc<str>,
     /// The first incarnation.
     pub incarnation: Incarnation,
+    /// The boot of the machine it lives in.
+    pub boot: BootId,
 }
 
 /// See [`Body::SessionRevived`].
@@ -210,6 +212,8 @@ pub struct LateSettled {
     pub attempt: Attempt,
     /// What it used.
     pub usage: Usage,
+    /// What had been booked for it in the meantime.
+    pub booked: Amounts,
 }
 
 /// See [`Body::CallAdmitted`]. The arguments are those of the answer.

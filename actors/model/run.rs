@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{AccountId, Amounts, Ended, Hash, RunId, SessionId, Timestamp, Usage};
+use super::{AccountId, Amounts, Ended, Hash, RunId, Seq, SessionId, Timestamp, Usage};
 
 /// One link of a chain: `provider/model`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -122,6 +122,10 @@ pub struct RunRow {
     pub iterations: u32,
     /// Usage up to this row's writing.
     pub usage: Usage,
+    /// The sequence of the record that accepted it.
+    pub first: Seq,
+    /// The sequence of the record that wrote this row; of an ended run, its terminal record.
+    pub last: Seq,
 }
 
 /// The index row of a session.

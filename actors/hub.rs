@@ -1,0 +1,82 @@
+//! Where watchers listen. Apart from the actors, so that it outlives a session's death, and so that deltas go past the
+//! session. A watcher has a bounded buffer; one that does not keep up is dropped and comes back with its position.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::model::{Event, RunId, SessionId};
+
+/// Events that a watcher may be behind.
+const BUFFER: usize = 256;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    watching: AtomicUsize,
+    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<Event>>>>,
+    waiters: Mutex<HashMap<RunId, Vec<oneshot::Sender<()>>>>,
+}
+
+impl Hub {
+    /// Listens to a session from now on. The receiver ends when it has fallen behind.
+    pub(crate) fn watch(&self, session: SessionId) -> mpsc::Receiver<Event> {
+        let (sender, receiver) = mpsc::channel(BUFFER);
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.entry(session).or_default().push(sender);
+        self.watching.store(watchers.len(), Ordering::Release);
+        receiver
+    }
+
+    /// Whether anybody listens to anything: asked before an event is made.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watching.load(Ordering::Acquire) > 0
+    }
+
+    /// Hands an event to whoever listens to its session.
+    pub(crate) fn publish(&self, event: &Event) {
+        if !self.is_watched() {
+            return;
+        }
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(list) = watchers.get_mut(&event.session) else { return };
+        list.retain(|watcher| watcher.try_send(event.clone()).is_ok());
+        if list.is_empty() {
+            watchers.remove(&event.session);
+            self.watching.store(watchers.len(), Ordering::Release);
+        }
+    }
+
+    /// Resolves when a run's end becomes durable, after this call. The row is to be read again then; and also when this
+    /// resolves with an error.
+    pub(crate) fn ending(&self, run: RunId) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = waiters.entry(run).or_default();
+        list.retain(|waiter| !waiter.is_closed());
+        list.push(sender);
+        receiver
+    }
+
+    /// A run's end is durable.
+    pub(crate) fn ended(&self, run: RunId) {
+        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+        for waiter in waiters.into_iter().flatten() {
+            // Whoever has gone does not wait any more.
+            waiter.send(()).unwrap_or_default();
+        }
+    }
+
+    /// Wakes everybody who waits for a run, so that they look again.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.watching.store(0, Ordering::Release);
+    }
+}

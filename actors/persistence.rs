@@ -1,0 +1,219 @@
+//! Persistence: the one writer. It batches what all sessions append, and vouches for what is on disk.
+//!
+//! Architecture invariant: `Durable::vouch` is called here and nowhere else, on acknowledgement and on replay.
+
+use std::{collections::VecDeque, fmt, panic::AssertUnwindSafe, sync::Arc};
+
+use futures::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::{
+    model::{Body, Durable, Record, Seq, SessionId},
+    port::{Appended, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
+};
+
+/// A batch is cut here, so that no commit makes the next one wait for long.
+const BATCH_WRITES: usize = 256;
+/// Likewise, in bytes of records.
+const BATCH_BYTES: usize = 1 << 20;
+/// Records read at once on replay.
+const PAGE: usize = 1_000;
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// The append is on disk.
+    Appended(Appended, Vec<Durable<Arc<Record>>>),
+    /// The session is taken over.
+    Opened(Opened),
+    /// The item is in the inbox.
+    Delivered,
+    /// Nothing was written.
+    Refused(Refusal),
+}
+
+/// Where the answer goes. Called from the task that commits, so it only hands on.
+pub(crate) type Reply = Box<dyn FnOnce(Result<Stored, JournalError>) + Send>;
+
+/// The messages of [`Persistence`].
+pub(crate) enum PersistenceMsg {
+    /// Writes, and answers when it is durable or refused.
+    Write(Write, Reply),
+    /// Its own.
+    Inner(Inner),
+}
+
+/// What the committing task says.
+#[derive(Debug)]
+pub(crate) enum Inner {
+    /// The next batch may go.
+    Committed,
+    /// The store takes no writes any more.
+    Failed(JournalError),
+}
+
+impl fmt::Debug for PersistenceMsg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(write, _) => f.debug_tuple("Write").field(write).finish(),
+            Self::Inner(inner) => f.debug_tuple("Inner").field(inner).finish(),
+        }
+    }
+}
+
+/// The actor.
+#[derive(Debug)]
+pub(crate) struct Persistence;
+
+/// Its state.
+pub(crate) struct State {
+    journal: Arc<dyn Journal>,
+    waiting: VecDeque<(Write, Reply)>,
+    committing: bool,
+}
+
+impl Actor for Persistence {
+    type Msg = PersistenceMsg;
+    type State = State;
+    type Arguments = Arc<dyn Journal>;
+
+    async fn pre_start(
+        &self,
+        _me: ActorRef<PersistenceMsg>,
+        journal: Arc<dyn Journal>,
+    ) -> Result<State, ActorProcessingErr> {
+        Ok(State { journal, waiting: VecDeque::new(), committing: false })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<PersistenceMsg>,
+        message: PersistenceMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            PersistenceMsg::Write(write, reply) => state.waiting.push_back((write, reply)),
+            PersistenceMsg::Inner(Inner::Committed) => state.committing = false,
+            // Nothing can be promised any more: the supervisor ends the runtime.
+            PersistenceMsg::Inner(Inner::Failed(error)) => return Err(Box::new(error)),
+        }
+        if !state.committing && !state.waiting.is_empty() {
+            state.committing = true;
+            let (batch, replies) = state.cut();
+            tokio::spawn(commit(Arc::clone(&state.journal), batch, replies, me));
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The next batch: as much as a commit should carry.
+    fn cut(&mut self) -> (Vec<Write>, Vec<Reply>) {
+        let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while let Some((write, _)) = self.waiting.front() {
+            bytes += weight(write);
+            if !batch.is_empty() && (batch.len() >= BATCH_WRITES || bytes > BATCH_BYTES) {
+                break;
+            }
+            if let Some((write, reply)) = self.waiting.pop_front() {
+                batch.push(write);
+                replies.push(reply);
+            }
+        }
+        (batch, replies)
+    }
+}
+
+/// Commits one batch and tells everybody. A panic of the adapter is a failed store, not a silent one.
+async fn commit(
+    journal: Arc<dyn Journal>,
+    batch: Vec<Write>,
+    replies: Vec<Reply>,
+    persistence: ActorRef<PersistenceMsg>,
+) {
+    let records: Vec<Vec<Arc<Record>>> = batch
+        .iter()
+        .map(|write| match write {
+            Write::Append(append) => append.records.clone(),
+            Write::Open(_) | Write::Deliver(..) => Vec::new(),
+        })
+        .collect();
+    let committed = AssertUnwindSafe(async { journal.commit(batch).await }).catch_unwind().await;
+    let committed =
+        committed.unwrap_or_else(|_| Err(JournalError::Unavailable("the adapter panicked".into())));
+    let said = match committed {
+        Ok(written) => {
+            for ((written, records), reply) in written.into_iter().zip(records).zip(replies) {
+                reply(Ok(vouched(written, records)));
+            }
+            Inner::Committed
+        }
+        Err(error) => {
+            replies.into_iter().for_each(|reply| reply(Err(error.clone())));
+            Inner::Failed(error)
+        }
+    };
+    if persistence.cast(PersistenceMsg::Inner(said)).is_err() {
+        tracing::debug!("a commit ended after its writer had gone");
+    }
+}
+
+fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
+    match written {
+        Written::Appended(appended) => {
+            Stored::Appended(appended, records.into_iter().map(Durable::vouch).collect())
+        }
+        Written::Opened(opened) => Stored::Opened(opened),
+        Written::Delivered(_) => Stored::Delivered,
+        Written::Refused(refusal) => Stored::Refused(refusal),
+    }
+}
+
+/// How much a write adds to its batch, roughly, in bytes.
+fn weight(write: &Write) -> usize {
+    let Write::Append(append) = write else { return 0 };
+    let body = |record: &Arc<Record>| match &record.body {
+        Body::SessionOpened(opened) => opened.prompt.len(),
+        Body::RunAccepted(accepted) => accepted.input.len(),
+        Body::ModelAnswered(answered) => {
+            let message = &answered.message;
+            let calls: usize = message.calls.iter().map(|call| call.arguments.len()).sum();
+            message.text.len() + message.reasoning.len() + calls
+        }
+        Body::CallEnded(ended) => ended.end.content.len(),
+        Body::SessionRevived(_)
+        | Body::RunStopping(_)
+        | Body::RunEnded(_)
+        | Body::ModelStarted(_)
+        | Body::ModelFailed(_)
+        | Body::LateSettled(_)
+        | Body::CallAdmitted(_)
+        | Body::CallStarted(_)
+        | Body::CallLost(_) => 0,
+    };
+    append.records.iter().map(|record| 256 + body(record)).sum()
+}
+
+/// Reads a session's records from `from` on, page by page, and hands each to `each`.
+pub(crate) async fn replay(
+    journal: &dyn Journal,
+    session: SessionId,
+    from: Seq,
+    mut each: impl FnMut(Seq, Durable<Arc<Record>>) + Send,
+) -> Result<(), ReadError> {
+    let mut next = from;
+    loop {
+        let Rows::Records(page) = journal.read(Read::Records { session, from: next, max: PAGE }).await?
+        else {
+            return Err(ReadError::Unavailable("the journal answered another question".into()));
+        };
+        let more = page.len() == PAGE;
+        for stored in page {
+            next = stored.seq + 1;
+            each(stored.seq, Durable::vouch(Arc::new(stored.record)));
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+use std::collections::VecDeque;
+
+/// How often something may die before it is not started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Intensity {
+    /// The death that is too much.
+    pub(crate) deaths: usize,
+    /// Within so many milliseconds.
+    pub(crate) within_ms: u64,
+}
+
+/// The deaths of one child.
+#[derive(Debug, Default)]
+pub(crate) struct Deaths(VecDeque<u64>);
+
+/// What a supervisor does after a death.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Start it again.
+    Restart,
+    /// Give it up.
+    GiveUp,
+}
+
+impl Deaths {
+    /// Counts a death at `now_ms`.
+    pub(crate) fn count(&mut self, now_ms: u64, intensity: Intensity) -> Verdict {
+        self.0.push_back(now_ms);
+        self.0.retain(|death| now_ms.saturating_sub(*death) <= intensity.within_ms);
+        match self.0.len() >= intensity.deaths {
+            true => Verdict::GiveUp,
+            false => Verdict::Restart,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_deaths_within_the_window_count() {
+        let intensity = Intensity { deaths: 3, within_ms: 1_000 };
+        let check = |deaths: &[u64], expected: Verdict| {
+            let mut counted = Deaths::default();
+            let verdicts: Vec<_> = deaths.iter().map(|at| counted.count(*at, intensity)).collect();
+            assert_eq!(verdicts.last(), Some(&expected), "{deaths:?}");
+        };
+        check(&[0], Verdict::Restart);
+        check(&[0, 10, 20], Verdict::GiveUp);
+        check(&[0, 10, 1_500], Verdict::Restart);
+        check(&[0, 900, 1_000, 1_901], Verdict::GiveUp);
+    }
+}

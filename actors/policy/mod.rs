@@ -1,0 +1,7 @@
+//! Rules that need no state of their own: pure functions from what happened to what may be done.
+
+mod intensity;
+mod retry;
+
+pub(crate) use intensity::{Deaths, Intensity, Verdict};
+pub(crate) use retry::{Billing, RetryPolicy, billing};

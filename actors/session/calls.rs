@@ -1,0 +1,316 @@
+//! The tasks of a session's calls. A task makes one attempt and answers; a guard in it answers `Lost` if it panics or is
+//! aborted, so that nobody waits for ever.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ractor::ActorRef;
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    task::{AbortHandle, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    hub::Hub,
+    model::{
+        Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, ModelStarted,
+        SessionId,
+    },
+    port::{Deltas, Invocation, ModelRequest},
+    provider::{Lease, NoLease, ProviderMsg},
+    session::{Inner, SessionMsg, Wiring, view::EncodedView},
+    supervisor::ProvidersMsg,
+    tool_executor::{ToolExecutorMsg, arguments},
+    turn::{Effect, Input, Turn},
+};
+
+/// The running tasks of one session. The supervisor holds them too: it revives a session only when they have ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallTasks(Arc<Mutex<JoinSet<()>>>);
+
+impl CallTasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task)
+    }
+
+    /// Aborts all and resolves when they are gone.
+    pub(crate) async fn end(&self) {
+        let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.shutdown().await;
+    }
+}
+
+/// Something in flight.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// Ends by itself when told to, and then says how.
+    Call(CancellationToken),
+    /// Has nothing to say: ended by force.
+    Wait(AbortHandle),
+}
+
+/// Starts tasks for one session.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    tasks: CallTasks,
+    session: ActorRef<SessionMsg>,
+    wiring: Arc<Wiring>,
+    id: SessionId,
+}
+
+impl Tasks {
+    pub(crate) fn new(
+        tasks: CallTasks,
+        session: ActorRef<SessionMsg>,
+        wiring: Arc<Wiring>,
+        id: SessionId,
+    ) -> Self {
+        Self { tasks, session, wiring, id }
+    }
+
+    /// Cancels what is begun and not due, and forgets it.
+    pub(crate) fn cancel_all_but(&self, begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
+        begun.retain(|effect, begun| {
+            let keep = due.contains(effect);
+            if !keep {
+                match begun {
+                    Begun::Call(cancel) => cancel.cancel(),
+                    Begun::Wait(handle) => handle.abort(),
+                }
+            }
+            keep
+        });
+    }
+
+    /// Forgets all timers: one of them has gone off, and whatever is still to be waited for is due again.
+    pub(crate) fn forget_timers(&self, begun: &mut BTreeMap<Effect, Begun>) {
+        let calls: Vec<Effect> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
+        self.cancel_all_but(begun, &calls);
+    }
+
+    /// Makes the attempt of the model call that is started.
+    pub(crate) fn ask(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> Begun {
+        let cancel = CancellationToken::new();
+        let (Some(started), Some((_, spec))) = (turn.asking(), turn.current()) else {
+            return Begun::Call(cancel);
+        };
+        let (started, spec) = (Arc::clone(started), Arc::clone(spec));
+        let tools = Arc::clone(&self.wiring.tools);
+        let encoder = lease.endpoint.encoder();
+        let (head, messages) = view.render(turn, &encoder, || tools.specs(&spec.tools));
+        let request = ModelRequest {
+            call: started.call,
+            model: Arc::clone(&lease.model.model),
+            max_tokens: started.max_tokens,
+            head,
+            messages,
+        };
+        let guard = Guard::new(self.session.clone(), started.call, started.attempt);
+        let providers = self.wiring.providers.clone();
+        let deltas = Published {
+            hub: Arc::clone(&self.wiring.hub),
+            session: self.id,
+            call: started.call,
+            attempt: started.attempt,
+        };
+        let cancelled = cancel.clone();
+        self.tasks.spawn(async move {
+            let answer = tokio::select! {
+                biased;
+                () = cancelled.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
+                answer = lease.endpoint.call(request, &deltas) => answer,
+            };
+            let report = answer.as_ref().map(|_| ()).map_err(Clone::clone);
+            let name = Arc::clone(&lease.model.provider);
+            if providers.cast(ProvidersMsg::To(name, ProviderMsg::Report(report))).is_err() {
+                tracing::debug!("the supervisor of providers is gone");
+            }
+            guard.answer(match answer {
+                Ok(answer) => Input::Answered {
+                    plans: tools.plan(&answer.message.calls, &spec.tools),
+                    answer: Arc::new(answer),
+                    started,
+                },
+                Err(failure) => {
+                    let (call, attempt) = (started.call, started.attempt);
+                    Input::ModelFailed { call, attempt, failure }
+                }
+            });
+        });
+        Begun::Call(cancel)
+    }
+
+    /// Makes the attempt of a tool call that is started.
+    pub(crate) fn run(
+        &self,
+        turn: &Turn,
+        (call, attempt): (CallId, Attempt),
+        permit: OwnedSemaphorePermit,
+    ) -> Begun {
+        let cancel = CancellationToken::new();
+        let guard = Guard::new(self.session.clone(), call, attempt);
+        let Some((name, text, spec)) = turn.tool_call(call) else { return Begun::Call(cancel) };
+        let invocation = arguments(text).map(|arguments| Invocation {
+            call,
+            attempt,
+            task: spec.task.as_str().into(),
+            workspace: spec.workspace.as_str().into(),
+            arguments,
+            cancel: cancel.clone(),
+        });
+        let tool = self.wiring.tools.get(&name).cloned();
+        let executor = self.wiring.executor.clone();
+        self.tasks.spawn(async move {
+            let lost = Report(executor.clone(), Some(Arc::clone(&name)));
+            let end = match (tool, invocation) {
+                (Some(tool), Ok(invocation)) => tool.run(invocation).await,
+                (None, _) => {
+                    let error = format!("the tool `{name}` is not there any more");
+                    CallEnd::error(CallStatus::Error, &error, None, "try another way")
+                }
+                (_, Err(error)) => CallEnd::error(CallStatus::Error, &error, None, "send one JSON object"),
+            };
+            drop(permit);
+            lost.ended();
+            guard.answer(Input::ToolEnded { call, attempt, end });
+        });
+        Begun::Call(cancel)
+    }
+
+    /// Waits for what the call needs.
+    pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
+        let chain = turn.current().map(|(_, spec)| spec.chain.clone()).unwrap_or_default();
+        let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
+        Begun::Wait(self.tasks.spawn(async move {
+            let said = if call.n == 0 {
+                match lease(&wiring, &chain).await {
+                    Ok(lease) => {
+                        Inner::Leased(Input::Leased { call, attempt, model: lease.model.clone() }, lease)
+                    }
+                    Err(failure) => Inner::Input(Input::NoLease { call, attempt, failure }),
+                }
+            } else {
+                match Arc::clone(&wiring.tools.permits).acquire_owned().await {
+                    Ok(permit) => Inner::Permitted(Input::Permitted { call, attempt }, permit),
+                    Err(_) => return,
+                }
+            };
+            tell(&session, said);
+        }))
+    }
+
+    /// Wakes the session up after so many milliseconds.
+    pub(crate) fn wake_in(&self, ms: u64) -> Begun {
+        let session = self.session.clone();
+        Begun::Wait(self.tasks.spawn(async move {
+            tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+            tell(&session, Inner::Input(Input::Woke));
+        }))
+    }
+}
+
+/// Waits until a link of the chain is free.
+async fn lease(wiring: &Wiring, chain: &[crate::model::ModelRef]) -> Result<Lease, Failure> {
+    loop {
+        let permits = match wiring.leases.try_lease(chain) {
+            Ok(lease) => return Ok(lease),
+            Err(NoLease::Never(failure)) => return Err(failure),
+            Err(NoLease::Busy(permits)) => permits,
+        };
+        let Ok(permit) = permits.acquire_owned().await else {
+            return Err(Failure::new(FailureClass::Cancelled, "the provider is being taken away"));
+        };
+        match wiring.leases.lease(chain, permit) {
+            Ok(lease) => return Ok(lease),
+            Err(NoLease::Never(failure)) => return Err(failure),
+            Err(NoLease::Busy(_)) => {}
+        }
+    }
+}
+
+fn tell(session: &ActorRef<SessionMsg>, said: Inner) {
+    if session.cast(SessionMsg::Inner(said)).is_err() {
+        tracing::debug!("a call ended after its session had gone");
+    }
+}
+
+/// Answers `Lost` unless the task has answered.
+struct Guard {
+    session: ActorRef<SessionMsg>,
+    lost: Option<Input>,
+}
+
+impl Guard {
+    fn new(session: ActorRef<SessionMsg>, call: CallId, attempt: Attempt) -> Self {
+        Self { session, lost: Some(Input::Lost { call, attempt }) }
+    }
+
+    fn answer(mut self, input: Input) {
+        self.lost = None;
+        tell(&self.session, Inner::Input(input));
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(lost) = self.lost.take() {
+            tell(&self.session, Inner::Input(lost));
+        }
+    }
+}
+
+/// Tells the executor how a tool's task ended.
+struct Report(ActorRef<ToolExecutorMsg>, Option<Arc<str>>);
+
+impl Report {
+    fn ended(mut self) {
+        if let Some(tool) = self.1.take() {
+            self.send(ToolExecutorMsg::Ended(tool));
+        }
+    }
+
+    fn send(&self, message: ToolExecutorMsg) {
+        if self.0.cast(message).is_err() {
+            tracing::debug!("the executor is gone");
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(tool) = self.1.take() {
+            self.send(ToolExecutorMsg::Lost(tool));
+        }
+    }
+}
+
+/// Hands deltas to the watchers, past the session.
+struct Published {
+    hub: Arc<Hub>,
+    session: SessionId,
+    call: CallId,
+    attempt: Attempt,
+}
+
+impl Published {
+    fn publish(&self, body: impl FnOnce(CallId, Attempt) -> EventBody) {
+        if self.hub.is_watched() {
+            self.hub.publish(&Event { session: self.session, body: body(self.call, self.attempt) });
+        }
+    }
+}
+
+impl Deltas for Published {
+    fn text(&self, delta: &str) {
+        self.publish(|call, attempt| EventBody::Text { call, attempt, delta: delta.into() });
+    }
+
+    fn reasoning(&self, delta: &str) {
+        self.publish(|call, attempt| EventBody::Reasoning { call, attempt, delta: delta.into() });
+    }
+}

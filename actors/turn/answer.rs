@@ -1,0 +1,154 @@
+//! What the model's answers and failures mean.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, Ended, Failure, FailureClass, Finish,
+        LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
+    },
+    policy::RetryPolicy,
+    turn::{
+        Plan,
+        draft::Draft,
+        limits,
+        run::{Asked, Asking, Step},
+    },
+};
+
+impl Draft {
+    /// Starts an attempt of the model call, with the view as it is now.
+    pub(super) fn ask(&mut self, call: CallId, attempt: Attempt, model: &ModelRef) {
+        let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else {
+            return;
+        };
+        let Step::Asking(Asking { attempt: wanted, state: Asked::Wanted { .. }, .. }) = &run.step else {
+            return;
+        };
+        if *wanted != attempt {
+            return;
+        }
+        let started = ModelStarted {
+            call,
+            attempt,
+            model: model.clone(),
+            view: self.turn.last,
+            request: self.turn.history.hash(),
+            max_tokens: run.spec.limits.max_tokens,
+            reserved: limits::reservation(run, &self.turn, attempt),
+            incarnation: self.turn.incarnation,
+        };
+        self.push(Body::ModelStarted(Box::new(started)));
+    }
+
+    /// Whether this is the attempt under way.
+    fn is_asked(&self, call: CallId, attempt: Attempt) -> bool {
+        self.run().and_then(super::run::Run::asking).is_some_and(|s| s.call == call && s.attempt == attempt)
+    }
+
+    pub(super) fn answered(&mut self, started: &ModelStarted, answer: &Answer, plans: &[Plan]) {
+        let (call, attempt) = (started.call, started.attempt);
+        if !self.is_asked(call, attempt) {
+            return self.late(started, answer);
+        }
+        self.push(Body::ModelAnswered(Box::new(ModelAnswered {
+            call,
+            attempt,
+            message: Arc::new(answer.message.clone()),
+            finish: answer.finish,
+            usage: answer.usage,
+        })));
+        match outcome_of(answer) {
+            Some(ended) => self.end_run(ended),
+            None => self.plan(call, plans),
+        }
+    }
+
+    /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
+    fn late(&mut self, started: &ModelStarted, answer: &Answer) {
+        if let Some(usage) = answer.usage {
+            let (call, attempt) = (started.call, started.attempt);
+            let booked = Amounts { tokens: started.reserved.tokens, ..Amounts::default() };
+            self.push(Body::LateSettled(LateSettled { call, attempt, usage, booked }));
+        }
+    }
+
+    /// Admits the calls of the answer, or ends them at once.
+    fn plan(&mut self, model_call: CallId, plans: &[Plan]) {
+        for (plan, n) in plans.iter().zip(1..) {
+            let call = CallId { n, ..model_call };
+            match plan {
+                Plan::Admit { tool, effect, arguments } => self.push(Body::CallAdmitted(CallAdmitted {
+                    call,
+                    tool: Arc::clone(tool),
+                    effect: *effect,
+                    arguments: *arguments,
+                })),
+                Plan::Refuse { end, .. } => self.end_call(call, 0, end.clone()),
+            }
+        }
+    }
+
+    /// The attempt failed: the next one, or the end of the run.
+    pub(super) fn model_failed(&mut self, call: CallId, attempt: Attempt, failure: &Failure) {
+        if !self.is_asked(call, attempt) {
+            return;
+        }
+        let since = match self.run().map(|run| &run.step) {
+            Some(Step::Asking(asking)) => asking.since.unwrap_or(self.now.at),
+            Some(Step::Acting(_) | Step::Said(_)) | None => self.now.at,
+        };
+        let pause = RetryPolicy::default().pause(call, attempt, failure, self.now.at.ms_since(since));
+        let retry_at = pause.map(|ms| self.now.at.plus_ms(ms));
+        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure: failure.clone(), retry_at }));
+        if retry_at.is_none() {
+            self.end_run(failed(failure));
+        }
+    }
+
+    /// Nobody can be asked at all.
+    pub(super) fn model_unavailable(&mut self, call: CallId, attempt: Attempt, failure: &Failure) {
+        let wanted = self.run().is_some_and(|run| {
+            run.model_call() == call && matches!(&run.step, Step::Asking(asking) if asking.attempt == attempt)
+        });
+        if wanted {
+            self.end_run(failed(failure));
+        }
+    }
+}
+
+fn failed(failure: &Failure) -> Ended {
+    let outcome = match failure.class {
+        FailureClass::ContentRefused => Outcome::Refused,
+        FailureClass::RateLimited { .. }
+        | FailureClass::Overloaded
+        | FailureClass::Server
+        | FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Cut
+        | FailureClass::NotAnApi
+        | FailureClass::Auth
+        | FailureClass::QuotaExhausted { .. }
+        | FailureClass::ContextTooLong { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ModelNotFound
+        | FailureClass::Cancelled
+        | FailureClass::Lost => Outcome::Failed,
+    };
+    Ended::because(outcome, Cause::Provider { failure: failure.clone() })
+}
+
+/// How the run ends with this answer; `None` if it goes on with the answer's calls. What was cut off is never an
+/// answer, and a cut-off call never runs.
+fn outcome_of(answer: &Answer) -> Option<Ended> {
+    let message = &answer.message;
+    match answer.finish {
+        Finish::Refused => Some(Ended { outcome: Outcome::Refused, cause: None }),
+        Finish::Length => Some(Ended::because(Outcome::Failed, Cause::Truncated)),
+        Finish::Stop | Finish::ToolCalls if !message.calls.is_empty() => None,
+        Finish::Stop | Finish::ToolCalls if message.text.trim().is_empty() => {
+            Some(Ended::because(Outcome::Failed, Cause::EmptyAnswer))
+        }
+        Finish::Stop | Finish::ToolCalls => Some(Ended { outcome: Outcome::Completed, cause: None }),
+    }
+}

@@ -1,0 +1,289 @@
+//! A decision in the making: inputs go in, records come out, and each is folded into a private copy of the state, so
+//! that the next input meets what the one before has decided.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Body, CallEnd, CallEnded, CallId, CallLost, CallStarted, CallStatus, Cause, EffectClass, Ended,
+        Failure, FailureClass, Incarnation, Ledger, ModelFailed, ModelRef, NoAllowance, Now, Outcome, Record,
+        RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason,
+    },
+    port::Index,
+    turn::{
+        Effect, Input, Turn, Want,
+        run::{Call, CallState, Phase, Run, Step},
+    },
+};
+
+/// How many times a repeatable call is started again after its task was lost.
+const TOOL_ATTEMPTS: u32 = 3;
+
+/// What was decided: everything that belongs into one append.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    /// Who writes them.
+    pub(crate) fence: Incarnation,
+    /// The records.
+    pub(crate) records: Vec<Arc<Record>>,
+    /// What they do to accounts.
+    pub(crate) ledger: Ledger,
+    /// The index rows they write.
+    pub(crate) index: Vec<Index>,
+    /// The idempotency key they bring.
+    pub(crate) key: Option<(Arc<str>, RunId)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(super) turn: Turn,
+    pub(super) now: Now,
+    pub(super) decision: Decision,
+    /// What did not fit when this was decided before.
+    refused: Option<(RunId, NoAllowance)>,
+    /// The row of the run whose terminal record is being written, as it was before.
+    pub(super) before_end: Option<RunRow>,
+}
+
+impl Draft {
+    pub(super) fn new(turn: Turn, now: Now) -> Self {
+        Self { turn, now, decision: Decision::default(), refused: None, before_end: None }
+    }
+
+    /// Decides what one more input means.
+    pub(crate) fn feed(&mut self, input: &Input) {
+        match input {
+            Input::Opened { key, prompt, incarnation, boot } => {
+                self.push(Body::SessionOpened(SessionOpened {
+                    key: Arc::clone(key),
+                    prompt: Arc::clone(prompt),
+                    incarnation: *incarnation,
+                    boot: boot.clone(),
+                }))
+            }
+            Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
+            Input::Submitted { run, input, spec, key } => {
+                self.decision.key = key.clone().map(|key| (key, *run));
+                let (run, input, spec) = (*run, Arc::clone(input), Arc::clone(spec));
+                self.push(Body::RunAccepted(Box::new(RunAccepted { run, input, spec })));
+            }
+            Input::Leased { call, attempt, model } => self.ask(*call, *attempt, model),
+            Input::NoLease { call, attempt, failure } => self.model_unavailable(*call, *attempt, failure),
+            Input::Permitted { call, attempt } => self.start(*call, *attempt),
+            Input::Answered { started, answer, plans } => self.answered(started, answer, plans),
+            Input::ModelFailed { call, attempt, failure } => self.model_failed(*call, *attempt, failure),
+            Input::ToolEnded { call, attempt, end } => {
+                if self.is_started(*call, *attempt) {
+                    self.end_call(*call, *attempt, end.clone());
+                }
+            }
+            Input::Lost { call, attempt } if call.n == 0 => {
+                let failure =
+                    Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
+                self.model_failed(*call, *attempt, &failure);
+            }
+            Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
+            Input::Stop { run, reason } => self.stop(*run, *reason),
+            Input::Woke => self.check_time(),
+            Input::Refused(refusal) => {
+                self.refused = self.run().map(|run| (run.id, refusal.clone()));
+            }
+        }
+    }
+
+    /// What would let it go on at once.
+    pub(crate) fn wants(&self) -> Vec<Want> {
+        if self.refused.is_some() {
+            return Vec::new();
+        }
+        let seeks = self.turn.due(self.now).into_iter().filter_map(|effect| match effect {
+            Effect::Seek { call, attempt } if call.n == 0 => Some(Want::Lease { call, attempt }),
+            Effect::Seek { call, attempt } => Some(Want::Permit { call, attempt }),
+            Effect::Ask { .. } | Effect::Run { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => None,
+        });
+        seeks.collect()
+    }
+
+    /// Which attempts would be in flight if this became durable.
+    pub(crate) fn due(&self) -> Vec<Effect> {
+        self.turn.due(self.now)
+    }
+
+    /// All that was decided.
+    pub(crate) fn finish(mut self) -> Decision {
+        if let Some((run, refusal)) = self.refused.take() {
+            self.end_for_want_of(run, refusal);
+        }
+        self.decision.fence = self.turn.incarnation;
+        self.decision
+    }
+
+    /// Writes a record into the draft.
+    pub(super) fn push(&mut self, body: Body) {
+        if let Body::RunEnded(ended) = &body {
+            self.before_end = self.row_of(ended.run);
+        }
+        let record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
+        self.account(&record.body);
+        self.turn.fold(&record);
+        self.list(&record.body);
+        self.decision.records.push(Arc::new(record));
+    }
+
+    pub(super) const fn run(&self) -> Option<&Run> {
+        match &self.turn.phase {
+            Phase::Running(run) => Some(run),
+            Phase::Idle => None,
+        }
+    }
+
+    pub(super) fn call(&self, id: CallId) -> Option<&Call> {
+        self.run()?.calls().iter().find(|call| call.id == id)
+    }
+
+    /// The arguments of a call as the model wrote them.
+    fn arguments(&self, id: CallId) -> &str {
+        let Some(Step::Acting(acting)) = self.run().map(|run| &run.step) else { return "" };
+        let asked = usize::try_from(id.n).ok().and_then(|n| acting.answer.calls.get(n.checked_sub(1)?));
+        asked.map_or("", |call| call.arguments.as_str())
+    }
+
+    fn is_started(&self, call: CallId, attempt: u32) -> bool {
+        self.call(call).is_some_and(
+            |call| matches!(&call.state, CallState::Started(started, _) if started.attempt == attempt),
+        )
+    }
+
+    /// The models that the run under way may ask.
+    pub(crate) fn chain(&self) -> Option<&[ModelRef]> {
+        self.run().map(|run| run.spec.chain.as_slice())
+    }
+
+    /// Whether the run under way may start anything.
+    pub(super) fn may_start(&self) -> bool {
+        self.refused.is_none() && self.run().is_some_and(|run| run.stopping.is_none())
+    }
+
+    fn start(&mut self, call: CallId, attempt: u32) {
+        let admitted = self.may_start()
+            && self
+                .call(call)
+                .is_some_and(|call| matches!(call.state, CallState::Admitted(n) if n == attempt));
+        if admitted {
+            let (incarnation, boot) = (self.turn.incarnation, Arc::clone(&self.turn.boot));
+            self.push(Body::CallStarted(CallStarted { call, attempt, incarnation, boot }));
+        }
+    }
+
+    /// Records the end of a call; of the last open one of a run that is being stopped, the run's end too.
+    pub(super) fn end_call(&mut self, call: CallId, attempt: u32, end: CallEnd) {
+        self.push(Body::CallEnded(CallEnded { call, attempt, end }));
+        self.end_if_stopped();
+    }
+
+    /// A lost call is started again if that is safe; else what became of it is in doubt.
+    pub(super) fn tool_lost(&mut self, id: CallId, attempt: u32) {
+        let Some(call) = self.call(id).cloned() else { return };
+        let CallState::Started(started, since) = &call.state else { return };
+        if started.attempt != attempt {
+            return;
+        }
+        let stopping = self.run().is_some_and(|run| run.stopping.is_some());
+        match call.effect {
+            EffectClass::Once => {
+                let end = super::recovery::in_doubt(&call, self.arguments(id), *since);
+                self.end_call(id, attempt, end);
+            }
+            EffectClass::Pure | EffectClass::Idempotent if stopping => {
+                let end = CallEnd::error(CallStatus::Stopped, "the run was stopped", None, "nothing to do");
+                self.end_call(id, attempt, end);
+            }
+            EffectClass::Pure | EffectClass::Idempotent if attempt >= TOOL_ATTEMPTS => {
+                let hint = "the tool fails inside; try another way";
+                let end =
+                    CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
+                self.end_call(id, attempt, end);
+            }
+            EffectClass::Pure | EffectClass::Idempotent => {
+                self.push(Body::CallLost(CallLost { call: id, attempt }));
+            }
+        }
+    }
+
+    fn stop(&mut self, run: Option<RunId>, reason: StopReason) {
+        let current = self.run().map(|run| run.id);
+        let Some(id) = run.or(current) else { return };
+        let ended = Ended::because(Outcome::Stopped, Cause::Stop { reason });
+        if current == Some(id) {
+            self.wind_down(ended);
+        } else if self.turn.queue.iter().any(|queued| queued.accepted.run == id) {
+            self.push(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Default::default() }));
+        }
+    }
+
+    fn check_time(&mut self) {
+        let Some(run) = self.run().filter(|run| run.stopping.is_none()) else { return };
+        let over = run.time_limits().find(|(end, ..)| *end <= self.now.active_ms);
+        if let Some((_, limit_ms, outcome)) = over {
+            self.wind_down(Ended::because(outcome, Cause::Time { limit_ms }));
+        }
+    }
+
+    /// Brings the run to its end: what has not started never will, what has started is awaited.
+    pub(super) fn wind_down(&mut self, ended: Ended) {
+        let Some(run) = self.run() else { return };
+        if run.stopping.is_some() {
+            return;
+        }
+        let id = run.id;
+        let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
+        let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
+        let asking = run.asking().map(|started| (started.call, started.attempt));
+        if run.open_calls() == 0 && unstarted.is_empty() && asking.is_none() {
+            return self.end_run(ended);
+        }
+        self.push(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
+        if let Some((call, attempt)) = asking {
+            let failure = Failure::new(FailureClass::Cancelled, "the run was stopped");
+            self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None }));
+        }
+        for call in unstarted {
+            let end = CallEnd::error(
+                CallStatus::NotStarted,
+                "not started",
+                None,
+                &format!("the run ends: {ended}"),
+            );
+            self.end_call(call, 0, end);
+        }
+        self.end_if_stopped();
+    }
+
+    pub(super) fn end_if_stopped(&mut self) {
+        let Some(run) = self.run() else { return };
+        let open = run.calls().iter().any(|call| !matches!(call.state, CallState::Ended(_)));
+        if let (Some(ended), false) = (&run.stopping, open) {
+            let ended = ended.clone();
+            self.end_run(ended);
+        }
+    }
+
+    /// Writes the terminal record of the run under way.
+    pub(super) fn end_run(&mut self, ended: Ended) {
+        if let Some(run) = self.run() {
+            let (run, iterations, usage) = (run.id, run.made(), run.usage);
+            self.push(Body::RunEnded(RunEnded { run, ended, iterations, usage }));
+        }
+    }
+
+    /// What does not fit the budget does not happen: the run ends, with every result that there is.
+    fn end_for_want_of(&mut self, run: RunId, refusal: NoAllowance) {
+        let due = self.turn.due(self.now);
+        if self.run().is_some_and(|current| current.id == run)
+            && due.iter().any(|effect| matches!(effect, Effect::Seek { .. }))
+        {
+            self.wind_down(Ended::because(Outcome::BudgetExhausted, Cause::Limit { refusal }));
+        }
+    }
+}

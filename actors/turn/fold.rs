@@ -1,0 +1,203 @@
+//! What a record changes. Nothing here decides, and nothing here fails: a record that does not fit the state (a late
+//! end of a call that has one, say) changes nothing.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass, ModelAnswered, ModelFailed,
+        ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
+    },
+    turn::{
+        Head, Turn,
+        history::CallResult,
+        run::{Acting, Asked, Asking, Call, CallState, Phase, Queued, Run, Step},
+    },
+};
+
+impl Turn {
+    /// Folds one record in; `apply` for what is durable, and for a draft what will be.
+    pub(super) fn fold(&mut self, record: &Record) {
+        self.last += 1;
+        self.active_ms = record.active_ms;
+        let now = Now { at: record.at, active_ms: record.active_ms };
+        match &record.body {
+            Body::SessionOpened(opened) => {
+                self.head =
+                    Arc::new(Head { key: Arc::clone(&opened.key), prompt: Arc::clone(&opened.prompt) });
+                self.incarnation = opened.incarnation;
+                self.boot = opened.boot.as_str().into();
+            }
+            Body::SessionRevived(revived) => {
+                self.incarnation = revived.incarnation;
+                self.boot = revived.boot.as_str().into();
+            }
+            Body::RunAccepted(accepted) => self.accepted(accepted, now),
+            Body::RunStopping(stopping) => {
+                if let Phase::Running(run) = &mut self.phase {
+                    run.stopping = Some(stopping.ended.clone());
+                }
+            }
+            Body::RunEnded(ended) => self.ended(ended, now),
+            Body::ModelStarted(started) => {
+                let started = Arc::new(ModelStarted::clone(started));
+                if let Some(asking) = self.asked(started.call) {
+                    asking.since.get_or_insert(record.at);
+                    asking.state = Asked::Started(started);
+                }
+            }
+            Body::ModelAnswered(answered) => self.answered(answered),
+            Body::ModelFailed(failed) => self.failed(failed),
+            Body::LateSettled(late) => self.use_up(&late.usage),
+            Body::CallAdmitted(admitted) => self.admitted(admitted),
+            Body::CallStarted(started) => self.started(started, now),
+            Body::CallEnded(ended) => self.call_ended(ended),
+            Body::CallLost(lost) => {
+                if let Some(call) = self.call(lost.call) {
+                    call.state = CallState::Admitted(lost.attempt + 1);
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, accepted: &RunAccepted, now: Now) {
+        let queued = Arc::new(Queued { accepted: accepted.clone(), at: now.at, seq: self.last });
+        match &self.phase {
+            Phase::Idle => self.begin(&queued, now),
+            Phase::Running(_) => self.queue.push_back(queued),
+        }
+    }
+
+    fn begin(&mut self, queued: &Queued, now: Now) {
+        self.history.begin(Arc::clone(&queued.accepted.input));
+        self.phase = Phase::Running(Box::new(Run {
+            id: queued.accepted.run,
+            spec: Arc::clone(&queued.accepted.spec),
+            accepted: (queued.at, queued.seq),
+            began: now,
+            iteration: 1,
+            usage: Usage::default(),
+            stopping: None,
+            step: Step::Asking(Asking::first()),
+        }));
+    }
+
+    fn ended(&mut self, ended: &RunEnded, now: Now) {
+        let current = match &self.phase {
+            Phase::Running(run) if run.id == ended.run => run,
+            Phase::Running(_) | Phase::Idle => {
+                self.queue.retain(|queued| queued.accepted.run != ended.run);
+                return;
+            }
+        };
+        match &current.step {
+            Step::Said(message) if ended.ended.outcome == crate::model::Outcome::Completed => {
+                self.history.answer(message);
+            }
+            Step::Said(_) | Step::Asking(_) | Step::Acting(_) => self.history.close(&ended.ended),
+        }
+        self.phase = Phase::Idle;
+        if let Some(next) = self.queue.pop_front() {
+            self.begin(&next, now);
+        }
+    }
+
+    fn answered(&mut self, answered: &ModelAnswered) {
+        if let Some(usage) = &answered.usage {
+            self.use_up(usage);
+        }
+        let Phase::Running(run) = &mut self.phase else { return };
+        let answer = Arc::clone(&answered.message);
+        if answer.calls.is_empty() {
+            run.step = Step::Said(answer);
+            return;
+        }
+        let calls = answer.calls.iter().zip(1..).map(|(call, n)| Call {
+            id: CallId { n, ..answered.call },
+            tool: call.name.as_str().into(),
+            effect: EffectClass::Once,
+            state: CallState::Proposed,
+        });
+        let calls = calls.collect();
+        run.step = Step::Acting(Acting { answer, calls });
+    }
+
+    fn failed(&mut self, failed: &ModelFailed) {
+        if let Some(asking) = self.asked(failed.call) {
+            asking.attempt = failed.attempt + 1;
+            asking.state = Asked::Wanted { not_before: failed.retry_at };
+        }
+    }
+
+    fn admitted(&mut self, admitted: &CallAdmitted) {
+        if let Some(call) = self.call(admitted.call) {
+            call.tool = Arc::clone(&admitted.tool);
+            call.effect = admitted.effect;
+            call.state = CallState::Admitted(1);
+        }
+    }
+
+    fn started(&mut self, started: &CallStarted, now: Now) {
+        if let Some(call) = self.call(started.call) {
+            call.state = CallState::Started(Arc::new(started.clone()), now.at);
+        }
+    }
+
+    fn call_ended(&mut self, ended: &CallEnded) {
+        if let Some(call) = self.call(ended.call) {
+            call.state = CallState::Ended(Arc::new(ended.end.clone()));
+        }
+        self.close_step();
+    }
+
+    /// When every call of the answer has its result, the step enters the history and the model is to be asked again.
+    fn close_step(&mut self) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        let Step::Acting(acting) = &run.step else { return };
+        let results: Option<Vec<_>> = acting.answer.calls.iter().zip(&acting.calls).map(result).collect();
+        let Some(results) = results else { return };
+        self.history.step(Arc::clone(&acting.answer), results);
+        run.iteration += 1;
+        run.step = Step::Asking(Asking::first());
+    }
+
+    fn use_up(&mut self, usage: &Usage) {
+        if let Phase::Running(run) = &mut self.phase {
+            run.usage.add(usage);
+        }
+    }
+
+    fn asked(&mut self, call: CallId) -> Option<&mut Asking> {
+        match &mut self.phase {
+            Phase::Running(run) if run.model_call() == call => match &mut run.step {
+                Step::Asking(asking) => Some(asking),
+                Step::Acting(_) | Step::Said(_) => None,
+            },
+            Phase::Running(_) | Phase::Idle => None,
+        }
+    }
+
+    fn call(&mut self, id: CallId) -> Option<&mut Call> {
+        let Phase::Running(run) = &mut self.phase else { return None };
+        let Step::Acting(acting) = &mut run.step else { return None };
+        acting.calls.iter_mut().find(|call| call.id == id && !matches!(call.state, CallState::Ended(_)))
+    }
+}
+
+fn result((asked, call): (&crate::model::ToolCall, &Call)) -> Option<CallResult> {
+    match &call.state {
+        CallState::Ended(end) => Some(CallResult {
+            id: asked.id.as_str().into(),
+            tool: Arc::clone(&call.tool),
+            end: Arc::clone(end),
+        }),
+        CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) => None,
+    }
+}
+
+impl Asking {
+    /// A call that nobody has made yet.
+    const fn first() -> Self {
+        Self { attempt: 1, since: None, state: Asked::Wanted { not_before: None } }
+    }
+}

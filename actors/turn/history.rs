@@ -1,0 +1,167 @@
+//! The conversation as rounds, in which a call and its result are one thing.
+//!
+//! Architecture invariant: a tool call without its result, a result without its call, or two messages of one role in a
+//! row cannot be expressed here, whatever was cut. The list that the model sees is rendered, never kept.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use crate::model::{AssistantMessage, CallEnd, Ended, Hash, Hasher, Message};
+
+/// A conversation; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    rounds: Vector<Round>,
+    bytes: usize,
+    hash: Hash,
+}
+
+/// What a user said, what was done about it, and how it ended (absent while a run is at it).
+#[derive(Debug, Clone)]
+struct Round {
+    user: Arc<str>,
+    steps: Vector<Arc<Step>>,
+    end: Option<End>,
+}
+
+/// An answer that asked for calls, and their results: as many as it has calls, in their order.
+#[derive(Debug)]
+struct Step {
+    answer: Arc<AssistantMessage>,
+    results: Vec<CallResult>,
+}
+
+/// The result of one call, under the names that the model is to see.
+#[derive(Debug, Clone)]
+pub(crate) struct CallResult {
+    /// The vendor's id of the call.
+    pub(crate) id: Arc<str>,
+    /// The tool's name.
+    pub(crate) tool: Arc<str>,
+    /// The end.
+    pub(crate) end: Arc<CallEnd>,
+}
+
+#[derive(Debug, Clone)]
+enum End {
+    Answer(Arc<AssistantMessage>),
+    Closed(Arc<AssistantMessage>),
+}
+
+/// A place in the rendered list: what lies before it was seen already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cursor {
+    round: usize,
+    /// 0 before the user's message, n + 1 after n steps.
+    part: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { rounds: Vector::new(), bytes: 0, hash: Hash::of(b"hermod view 1") }
+    }
+}
+
+impl History {
+    /// Begins a round. The one before has ended: the caller sees to it.
+    pub(crate) fn begin(&mut self, user: Arc<str>) {
+        debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
+        self.count(&[b"user", user.as_bytes()]);
+        self.rounds.push_back(Round { user, steps: Vector::new(), end: None });
+    }
+
+    /// Adds an answer with the results of all its calls.
+    pub(crate) fn step(&mut self, answer: Arc<AssistantMessage>, results: Vec<CallResult>) {
+        debug_assert_eq!(answer.calls.len(), results.len(), "a call without its result");
+        self.count_answer(&answer);
+        for result in &results {
+            self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
+        }
+        if let Some(round) = self.rounds.back_mut() {
+            round.steps.push_back(Arc::new(Step { answer, results }));
+        }
+    }
+
+    /// Ends the round with its answer. Calls in it were never run and are not shown.
+    pub(crate) fn answer(&mut self, message: &Arc<AssistantMessage>) {
+        let message = match message.calls.is_empty() {
+            true => Arc::clone(message),
+            false => Arc::new(AssistantMessage { calls: Vec::new(), ..AssistantMessage::clone(message) }),
+        };
+        self.end(End::Answer(message));
+    }
+
+    /// Ends the round without an answer: the model will read how it ended.
+    pub(crate) fn close(&mut self, ended: &Ended) {
+        let text = format!("[This run ended without an answer: {ended}.]");
+        self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+    }
+
+    fn end(&mut self, end: End) {
+        let (End::Answer(message) | End::Closed(message)) = &end;
+        self.count_answer(&Arc::clone(message));
+        if let Some(round) = self.rounds.back_mut() {
+            round.end = Some(end);
+        }
+    }
+
+    /// The number of bytes that the model is to read, without what the wire format adds.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The hash of everything in it.
+    pub(crate) const fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Renders what lies behind `from`, and says where it ends.
+    pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
+        let mut messages = Vec::new();
+        let mut at = from;
+        for round in self.rounds.iter().skip(from.round) {
+            if at.part == 0 {
+                messages.push(Message::User(Arc::clone(&round.user)));
+                at.part = 1;
+            }
+            for step in round.steps.iter().skip(at.part - 1) {
+                step.render(&mut messages);
+                at.part += 1;
+            }
+            let Some(End::Answer(message) | End::Closed(message)) = &round.end else { break };
+            messages.push(Message::Assistant(Arc::clone(message)));
+            at = Cursor { round: at.round + 1, part: 0 };
+        }
+        (messages, at)
+    }
+
+    fn count(&mut self, parts: &[&[u8]]) {
+        let mut hasher = Hasher::default();
+        hasher.part(self.hash.as_bytes());
+        for part in parts {
+            hasher.part(part);
+            self.bytes += part.len();
+        }
+        self.hash = hasher.finish();
+    }
+
+    fn count_answer(&mut self, message: &AssistantMessage) {
+        let mut parts: Vec<&[u8]> = vec![b"assistant", message.text.as_bytes(), message.reasoning.as_bytes()];
+        for call in &message.calls {
+            parts.extend([call.id.as_bytes(), call.name.as_bytes(), call.arguments.as_bytes()]);
+        }
+        self.count(&parts);
+    }
+}
+
+impl Step {
+    fn render(&self, to: &mut Vec<Message>) {
+        to.push(Message::Assistant(Arc::clone(&self.answer)));
+        to.extend(self.results.iter().map(|result| Message::Tool {
+            call: Arc::clone(&result.id),
+            name: Arc::clone(&result.tool),
+            content: result.end.content.as_str().into(),
+        }));
+    }
+}

@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use crate::model::{
+    Answer, Attempt, BootId, CallEnd, CallId, EffectClass, Failure, Hash, Incarnation, ModelRef,
+    ModelStarted, NoAllowance, RunId, RunSpec, StopReason, Timestamp,
+};
+
+/// What can happen to a session.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    /// It is new.
+    Opened { key: Arc<str>, prompt: Arc<str>, incarnation: Incarnation, boot: BootId },
+    /// It was taken up again; always the first input after a replay.
+    Revived { incarnation: Incarnation, boot: BootId },
+    /// A run is submitted.
+    Submitted { run: RunId, input: Arc<str>, spec: Arc<RunSpec>, key: Option<Arc<str>> },
+    /// A lease that was wanted is there.
+    Leased { call: CallId, attempt: Attempt, model: ModelRef },
+    /// No lease will come: every link of the chain is out of the question.
+    NoLease { call: CallId, attempt: Attempt, failure: Failure },
+    /// A permit that was wanted is there.
+    Permitted { call: CallId, attempt: Attempt },
+    /// The model answered what was started so; `plans` has one entry for each call of the answer.
+    Answered { started: Arc<ModelStarted>, answer: Arc<Answer>, plans: Arc<[Plan]> },
+    /// An attempt of a model call failed.
+    ModelFailed { call: CallId, attempt: Attempt, failure: Failure },
+    /// A tool call ended.
+    ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
+    /// The task of a call ended without a word.
+    Lost { call: CallId, attempt: Attempt },
+    /// A run is to be stopped; `None` means the one under way.
+    Stop { run: Option<RunId>, reason: StopReason },
+    /// A time that was waited for has come; which one, `now` tells.
+    Woke,
+    /// What was decided did not fit the budget: decide again without it.
+    Refused(NoAllowance),
+}
+
+/// What the executor says of a call that the model asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// It may run.
+    Admit { tool: Arc<str>, effect: EffectClass, arguments: Hash },
+    /// It may not; the model reads why.
+    Refuse { tool: Arc<str>, end: CallEnd },
+}
+
+/// Something that ought to be in flight. Its identity is all of it: the shell starts what it has not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// Make this attempt of the model call.
+    Ask { call: CallId, attempt: Attempt },
+    /// Make this attempt of the tool call.
+    Run { call: CallId, attempt: Attempt },
+    /// Wait for what the call needs before it may start: a lease (n = 0) or a permit.
+    Seek { call: CallId, attempt: Attempt },
+    /// Wake up at this time of the wall clock.
+    WakeAt(Timestamp),
+    /// Wake up when the session has been alive so long, in milliseconds.
+    WakeAtActive(u64),
+}
+
+impl Effect {
+    /// Whether it is only a time to wake up.
+    pub(crate) const fn is_timer(&self) -> bool {
+        match self {
+            Self::WakeAt(_) | Self::WakeAtActive(_) => true,
+            Self::Ask { .. } | Self::Run { .. } | Self::Seek { .. } => false,
+        }
+    }
+}
+
+/// Something that would let the draft go on at once, if it is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// A lease for a model call.
+    Lease { call: CallId, attempt: Attempt },
+    /// A permit for a tool call.
+    Permit { call: CallId, attempt: Attempt },
+}

@@ -1,0 +1,150 @@
+//! The pure core: what an input means (`decide`), what a record changes (`apply`), what ought to be in flight (`due`).
+//!
+//! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
+//! of its records, so recovery is no separate path: after a crash the same records give the same `due`.
+
+mod answer;
+mod draft;
+mod fold;
+mod history;
+mod input;
+mod limits;
+mod recovery;
+mod rows;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub(crate) use draft::{Decision, Draft};
+pub(crate) use history::Cursor;
+pub(crate) use input::{Effect, Input, Plan, Want};
+pub(crate) use recovery::Dormant;
+
+use crate::{
+    model::{
+        CallId, Durable, Incarnation, Message, ModelStarted, Now, Record, RunId, RunSpec, Seq, SessionId,
+    },
+    turn::{
+        history::History,
+        run::{Phase, Step},
+    },
+};
+
+/// The state of a session. Cheap to clone: its history is shared.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    session: SessionId,
+    head: Arc<Head>,
+    incarnation: Incarnation,
+    boot: Arc<str>,
+    last: Seq,
+    active_ms: u64,
+    history: History,
+    queue: imbl::Vector<Arc<run::Queued>>,
+    phase: Phase,
+}
+
+/// What does not change in a session's life.
+#[derive(Debug)]
+struct Head {
+    key: Arc<str>,
+    prompt: Arc<str>,
+}
+
+impl Turn {
+    /// A session without a record.
+    fn empty(session: SessionId) -> Self {
+        let nothing: Arc<str> = "".into();
+        Self {
+            session,
+            head: Arc::new(Head { key: Arc::clone(&nothing), prompt: Arc::clone(&nothing) }),
+            incarnation: Incarnation::default(),
+            boot: nothing,
+            last: 0,
+            active_ms: 0,
+            history: History::default(),
+            queue: imbl::Vector::new(),
+            phase: Phase::Idle,
+        }
+    }
+
+    /// What happened, as records; the inputs are folded one after the other into a private draft.
+    #[cfg(test)]
+    pub(crate) fn decide(&self, now: Now, inputs: &[Input]) -> Vec<Arc<Record>> {
+        let mut draft = self.draft(now);
+        inputs.iter().for_each(|input| draft.feed(input));
+        draft.finish().records
+    }
+
+    /// Begins a decision.
+    pub(crate) fn draft(&self, now: Now) -> Draft {
+        Draft::new(self.clone(), now)
+    }
+
+    /// The only way to change a session's state. Cannot fail and does not decide.
+    pub(crate) fn apply(&mut self, record: &Durable<Arc<Record>>) {
+        self.fold(record);
+    }
+
+    /// The last record's sequence.
+    pub(crate) const fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// How long the session has been alive, as of its last record.
+    pub(crate) const fn active_ms(&self) -> u64 {
+        self.active_ms
+    }
+
+    /// Who may append.
+    pub(crate) const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The run under way.
+    pub(crate) fn current(&self) -> Option<(RunId, &Arc<RunSpec>)> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Running(run) => Some((run.id, &run.spec)),
+        }
+    }
+
+    /// Whether a run is under way or waits.
+    pub(crate) const fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
+    }
+
+    /// The system prompt of the run under way, with the run's own system message as its last layer.
+    pub(crate) fn system(&self) -> String {
+        let own = self.current().and_then(|(_, spec)| spec.system.as_deref());
+        match own {
+            Some(own) => format!("{}\n\n{own}", self.head.prompt),
+            None => self.head.prompt.to_string(),
+        }
+    }
+
+    /// Renders the messages of the view from `from` on. Their roles alternate as every provider demands.
+    pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
+        self.history.render(from)
+    }
+
+    /// The model call under way, if its start is durable.
+    pub(crate) fn asking(&self) -> Option<&Arc<ModelStarted>> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Running(run) => run.asking(),
+        }
+    }
+
+    /// The tool, the arguments and the spec of a call under way.
+    pub(crate) fn tool_call(&self, id: CallId) -> Option<(Arc<str>, &str, &Arc<RunSpec>)> {
+        let Phase::Running(run) = &self.phase else { return None };
+        let Step::Acting(acting) = &run.step else { return None };
+        let mut calls = acting.calls.iter().zip(&acting.answer.calls);
+        let (call, asked) = calls.find(|(call, _)| call.id == id)?;
+        Some((Arc::clone(&call.tool), &asked.arguments, &run.spec))
+    }
+}

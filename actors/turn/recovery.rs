@@ -1,0 +1,110 @@
+//! From a journal back to a turn. A replayed session is a [`Dormant`], which has no `due`: nothing is done before
+//! `Revived` is decided and durable. Then the same `due` speaks as ever.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use crate::{
+    model::{
+        Body, BootId, CallEnd, CallId, CallStatus, Durable, Incarnation, Now, Record, SessionId,
+        SessionRevived, Timestamp,
+    },
+    turn::{
+        Input, Turn,
+        draft::Draft,
+        run::{Asked, Asking, Call, CallState, Step},
+    },
+};
+
+/// A replayed session.
+#[derive(Debug)]
+pub(crate) struct Dormant(Turn);
+
+impl Dormant {
+    /// A session of which nothing has been read yet.
+    pub(crate) fn empty(session: SessionId) -> Self {
+        Self(Turn::empty(session))
+    }
+
+    /// Folds the next record in.
+    pub(crate) fn fold(&mut self, record: &Durable<Arc<Record>>) {
+        self.0.apply(record);
+    }
+
+    /// Whether it has no record at all.
+    pub(crate) const fn is_new(&self) -> bool {
+        self.0.last == 0
+    }
+
+    /// The last record's sequence.
+    pub(crate) const fn last(&self) -> u64 {
+        self.0.last
+    }
+
+    /// How long it has been alive.
+    pub(crate) const fn active_ms(&self) -> u64 {
+        self.0.active_ms
+    }
+
+    /// Decides its first input, `Opened` or `Revived`, and whatever came in meanwhile.
+    pub(crate) fn draft(&self, now: Now, first: &Input) -> Draft {
+        debug_assert!(matches!(first, Input::Opened { .. } | Input::Revived { .. }));
+        let mut draft = self.0.draft(now);
+        draft.feed(first);
+        draft
+    }
+
+    /// Wakes it with the records of its first decision, which are durable now.
+    pub(crate) fn awake(mut self, records: &[Durable<Arc<Record>>]) -> Turn {
+        records.iter().for_each(|record| self.0.apply(record));
+        self.0
+    }
+}
+
+impl Draft {
+    /// Takes the session up again: each open call gets its next attempt, or is in doubt.
+    pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
+        self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
+        let Some(run) = self.run() else { return };
+        if let Step::Asking(Asking { state: Asked::Started(started), .. }) = &run.step {
+            let (call, attempt) = (started.call, started.attempt);
+            return self.feed(&Input::Lost { call, attempt });
+        }
+        let open: Vec<(CallId, CallState)> =
+            run.calls().iter().map(|call| (call.id, call.state.clone())).collect();
+        for (call, state) in open {
+            match state {
+                CallState::Started(started, _) => self.tool_lost(call, started.attempt),
+                CallState::Proposed => {
+                    let end = CallEnd::error(
+                        CallStatus::NotStarted,
+                        "not started",
+                        None,
+                        "ask again if it is needed",
+                    );
+                    self.end_call(call, 0, end);
+                }
+                CallState::Admitted(_) | CallState::Ended(_) => {}
+            }
+        }
+        self.end_if_stopped();
+    }
+}
+
+/// What the model reads of a call that must not be repeated silently and whose end nobody saw.
+pub(super) fn in_doubt(call: &Call, arguments: &str, since: Timestamp) -> CallEnd {
+    let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
+    let error = format!(
+        "{} {} was started at {} and the runtime was interrupted before it saw the end: its effect is unknown; it may \
+         have happened in full, in part or not at all, and it may still be going on",
+        call.tool,
+        arguments.chars().take(SHOWN).collect::<String>(),
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
+    );
+    CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
+}
+
+/// Characters of a call's arguments that are shown when it is in doubt.
+const SHOWN: usize = 2_000;

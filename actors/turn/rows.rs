@@ -1,0 +1,204 @@
+//! What a record does outside of its journal: accounts, and the index of runs and sessions. Derived from the records
+//! alone, in the same transaction.
+
+use crate::{
+    model::{
+        AccountId, Amounts, Body, Dimension, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted,
+        NewAccount, Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage,
+    },
+    policy::{Billing, billing},
+    port::Index,
+    turn::{
+        draft::Draft,
+        run::{Queued, Run},
+    },
+};
+
+impl Draft {
+    /// Books what a record reserves, spends and gives back; called before it is folded.
+    pub(super) fn account(&mut self, body: &Body) {
+        let asking = self.run().and_then(Run::asking).cloned();
+        let ledger = &mut self.decision.ledger;
+        match body {
+            Body::RunAccepted(accepted) => ledger.open.push(NewAccount {
+                id: accepted.run.into(),
+                parent: None,
+                limits: accepted.spec.limits.budget,
+            }),
+            Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
+            Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered),
+            Body::ModelFailed(failed) => settle_failure(ledger, asking.as_deref(), failed),
+            Body::LateSettled(late) => ledger.settle.push(Settle {
+                account: late.call.run.into(),
+                reserved: Amounts::default(),
+                spent: tokens(&late.usage),
+                refund: late.booked,
+            }),
+            Body::CallStarted(started) => reserve(ledger, started.call.run.into(), ONE_CALL),
+            Body::CallEnded(ended) if ended.attempt > 0 => spend_call(ledger, ended.call.run.into()),
+            Body::CallLost(lost) => spend_call(ledger, lost.call.run.into()),
+            Body::CallEnded(_)
+            | Body::CallAdmitted(_)
+            | Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_) => {}
+        }
+    }
+
+    /// Lists what a record changes for those who look for runs and sessions; called after it is folded.
+    pub(super) fn list(&mut self, body: &Body) {
+        match body {
+            Body::SessionOpened(opened) => self.decision.index.push(Index::Session(SessionRow {
+                id: self.turn.session,
+                key: opened.key.clone(),
+                opened_at: self.now.at,
+            })),
+            Body::RunAccepted(accepted) => {
+                if let Some(row) = self.row_of(accepted.run) {
+                    self.index(row);
+                }
+            }
+            Body::RunEnded(ended) => {
+                self.index(self.ended(ended));
+                self.list_running();
+            }
+            Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::ModelStarted(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_)
+            | Body::CallStarted(_)
+            | Body::CallEnded(_)
+            | Body::CallLost(_) => {}
+        }
+    }
+
+    /// Writes over an earlier row of the same run in this draft.
+    fn index(&mut self, row: RunRow) {
+        let same = |index: &Index| matches!(index, Index::Run(earlier) if earlier.id == row.id);
+        self.decision.index.retain(|index| !same(index));
+        self.decision.index.push(Index::Run(Box::new(row)));
+    }
+
+    fn list_running(&mut self) {
+        if let Some(row) = self.run().map(|run| self.running(run)) {
+            self.index(row);
+        }
+    }
+
+    /// The row of a run that is under way or waits.
+    pub(super) fn row_of(&self, id: RunId) -> Option<RunRow> {
+        match self.run() {
+            Some(run) if run.id == id => Some(self.running(run)),
+            Some(_) | None => {
+                let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
+                Some(self.queued(queued))
+            }
+        }
+    }
+
+    fn running(&self, run: &Run) -> RunRow {
+        let (at, seq) = run.accepted;
+        let started_at = Some(run.began.at);
+        RunRow { state: RunState::Running, started_at, ..self.row(run.id, at, seq) }
+    }
+
+    fn queued(&self, queued: &Queued) -> RunRow {
+        self.row(queued.accepted.run, queued.at, queued.seq)
+    }
+
+    fn ended(&self, ended: &RunEnded) -> RunRow {
+        let known = self.before_end.as_ref().filter(|row| row.id == ended.run).cloned();
+        let row = known.unwrap_or_else(|| self.row(ended.run, self.now.at, self.turn.last));
+        RunRow {
+            state: RunState::Ended,
+            ended_at: Some(self.now.at),
+            ended: Some(Ended::clone(&ended.ended)),
+            iterations: ended.iterations,
+            usage: ended.usage,
+            last: self.turn.last,
+            ..row
+        }
+    }
+
+    fn row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
+        RunRow {
+            id,
+            session: self.turn.session,
+            account: id.into(),
+            state: RunState::Queued,
+            accepted_at: at,
+            started_at: None,
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            first,
+            last: self.turn.last,
+        }
+    }
+}
+
+const ONE_CALL: Amounts =
+    Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
+
+/// Adds to the append's one reservation of this account.
+fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
+    match ledger.reserve.iter_mut().find(|reserve| reserve.account == account) {
+        Some(reserve) => add(&mut reserve.amounts, &amounts),
+        None => ledger.reserve.push(Reserve { account, amounts }),
+    }
+}
+
+fn settle(ledger: &mut Ledger, account: AccountId, reserved: &Amounts, spent: &Amounts) {
+    match ledger.settle.iter_mut().find(|settle| settle.account == account) {
+        Some(settle) => {
+            add(&mut settle.reserved, reserved);
+            add(&mut settle.spent, spent);
+        }
+        None => ledger.settle.push(Settle {
+            account,
+            reserved: *reserved,
+            spent: *spent,
+            refund: Amounts::default(),
+        }),
+    }
+}
+
+fn spend_call(ledger: &mut Ledger, account: AccountId) {
+    settle(ledger, account, &ONE_CALL, &ONE_CALL);
+}
+
+fn settle_answer(ledger: &mut Ledger, asking: Option<&ModelStarted>, answered: &ModelAnswered) {
+    let Some(asking) = asking else { return };
+    // Without a word from the provider, all that was reserved counts as spent.
+    let spent = match &answered.usage {
+        Some(usage) => Amounts { iterations: asking.reserved.iterations, ..tokens(usage) },
+        None => asking.reserved,
+    };
+    settle(ledger, answered.call.run.into(), &asking.reserved, &spent);
+}
+
+fn settle_failure(ledger: &mut Ledger, asking: Option<&ModelStarted>, failed: &ModelFailed) {
+    let Some(asking) = asking else { return };
+    let spent = match billing(&failed.failure.class) {
+        Billing::Everything => asking.reserved,
+        Billing::Nothing => Amounts { iterations: asking.reserved.iterations, ..Amounts::default() },
+    };
+    settle(ledger, failed.call.run.into(), &asking.reserved, &spent);
+}
+
+fn tokens(usage: &Usage) -> Amounts {
+    Amounts { tokens: Some(usage.total()), ..Amounts::default() }
+}
+
+fn add(to: &mut Amounts, more: &Amounts) {
+    for dimension in Dimension::ALL {
+        if let Some(amount) = more.get(dimension) {
+            to.set(dimension, to.get(dimension).unwrap_or(0).saturating_add(amount));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The states of a run. Each variant owns what is valid only then.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        AssistantMessage, Attempt, CallEnd, CallId, CallStarted, EffectClass, Ended, ModelStarted, Now,
+        Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+    },
+    turn::input::Effect,
+};
+
+/// A run that was accepted and has not begun.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(super) accepted: RunAccepted,
+    pub(super) at: Timestamp,
+    pub(super) seq: Seq,
+}
+
+/// What a session is at.
+#[derive(Debug, Clone)]
+pub(super) enum Phase {
+    /// Nothing.
+    Idle,
+    /// A run.
+    Running(Box<Run>),
+}
+
+/// The run under way.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) id: RunId,
+    pub(super) spec: Arc<RunSpec>,
+    pub(super) accepted: (Timestamp, Seq),
+    pub(super) began: Now,
+    /// Iterations begun.
+    pub(super) iteration: u32,
+    pub(super) usage: Usage,
+    /// How it is to end, once it is being stopped.
+    pub(super) stopping: Option<Ended>,
+    pub(super) step: Step,
+}
+
+/// Where the loop of a run stands.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// The model is to be asked, or is being asked.
+    Asking(Asking),
+    /// The calls of an answer have to end.
+    Acting(Acting),
+    /// The model has said its last word; only the outcome is missing.
+    Said(Arc<AssistantMessage>),
+}
+
+/// A model call: all its attempts.
+#[derive(Debug, Clone)]
+pub(super) struct Asking {
+    /// The attempt that is wanted or under way, from 1.
+    pub(super) attempt: Attempt,
+    /// When the first attempt started.
+    pub(super) since: Option<Timestamp>,
+    pub(super) state: Asked,
+}
+
+/// The state of a model call's attempt.
+#[derive(Debug, Clone)]
+pub(super) enum Asked {
+    /// It needs a lease; not before the time, if there is one.
+    Wanted { not_before: Option<Timestamp> },
+    /// It is started, by the record.
+    Started(Arc<ModelStarted>),
+}
+
+/// An answer and its calls, as many as the answer has.
+#[derive(Debug, Clone)]
+pub(super) struct Acting {
+    pub(super) answer: Arc<AssistantMessage>,
+    pub(super) calls: Vec<Call>,
+}
+
+/// A tool call.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) id: CallId,
+    /// The registered name; the model's own until the call is admitted.
+    pub(super) tool: Arc<str>,
+    pub(super) effect: EffectClass,
+    pub(super) state: CallState,
+}
+
+/// The state of a tool call.
+#[derive(Debug, Clone)]
+pub(super) enum CallState {
+    /// The model asks for it.
+    Proposed,
+    /// It needs a permit for this attempt.
+    Admitted(Attempt),
+    /// It is started, by the record, made at the time.
+    Started(Arc<CallStarted>, Timestamp),
+    /// It has its result.
+    Ended(Arc<CallEnd>),
+}
+
+impl Run {
+    /// The id of the model's call of the present iteration.
+    pub(super) const fn model_call(&self) -> CallId {
+        CallId { run: self.id, iteration: self.iteration, n: 0 }
+    }
+
+    /// How many iterations have begun: the present one counts once its model call was started.
+    pub(super) const fn made(&self) -> u32 {
+        match &self.step {
+            Step::Asking(Asking { since: None, .. }) => self.iteration - 1,
+            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => self.iteration,
+        }
+    }
+
+    /// The started model call.
+    pub(super) const fn asking(&self) -> Option<&Arc<ModelStarted>> {
+        match &self.step {
+            Step::Asking(Asking { state: Asked::Started(started), .. }) => Some(started),
+            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => None,
+        }
+    }
+
+    /// The calls of the present answer.
+    pub(super) fn calls(&self) -> &[Call] {
+        match &self.step {
+            Step::Acting(acting) => &acting.calls,
+            Step::Asking(_) | Step::Said(_) => &[],
+        }
+    }
+
+    /// How many tool calls are started and have no end.
+    pub(super) fn open_calls(&self) -> usize {
+        self.calls().iter().filter(|call| matches!(call.state, CallState::Started(..))).count()
+    }
+
+    /// When the run's active time is over, on the session's active clock, and how it ends then.
+    pub(super) fn time_limits(&self) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
+        let limits = &self.spec.limits;
+        let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
+        let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
+        let began = self.began.active_ms;
+        timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
+    }
+
+    /// What ought to be in flight.
+    pub(super) fn due(&self, now: Now) -> Vec<Effect> {
+        let mut due = Vec::new();
+        match &self.step {
+            Step::Asking(Asking { attempt, state, .. }) if self.stopping.is_none() => {
+                let (call, attempt) = (self.model_call(), *attempt);
+                due.push(match state {
+                    Asked::Started(_) => Effect::Ask { call, attempt },
+                    Asked::Wanted { not_before: Some(time) } if *time > now.at => Effect::WakeAt(*time),
+                    Asked::Wanted { .. } => Effect::Seek { call, attempt },
+                });
+            }
+            Step::Acting(acting) if self.stopping.is_none() => {
+                due.extend(acting.calls.iter().filter_map(|call| match &call.state {
+                    CallState::Admitted(attempt) => Some(Effect::Seek { call: call.id, attempt: *attempt }),
+                    CallState::Started(started, _) => {
+                        Some(Effect::Run { call: call.id, attempt: started.attempt })
+                    }
+                    CallState::Proposed | CallState::Ended(_) => None,
+                }));
+            }
+            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => {}
+        }
+        if self.stopping.is_none() {
+            due.extend(self.time_limits().map(|(end, ..)| Effect::WakeAtActive(end)));
+        }
+        due
+    }
+}
+
+impl super::Turn {
+    /// What ought to be in flight. Each effect has a stable identity; what was due and is not any more is to be
+    /// cancelled.
+    pub(crate) fn due(&self, now: Now) -> Vec<Effect> {
+        match &self.phase {
+            Phase::Idle => Vec::new(),
+            Phase::Running(run) => run.due(now),
+        }
+    }
+}
