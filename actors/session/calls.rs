@@ -15,10 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     hub::Hub,
-    model::{
-        Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, ModelStarted,
-        SessionId,
-    },
+    model::{Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, SessionId},
     port::{Deltas, Invocation, ModelRequest},
     provider::{Lease, NoLease, ProviderMsg},
     session::{Inner, SessionMsg, Wiring, view::EncodedView},
@@ -180,6 +177,12 @@ impl Tasks {
             guard.answer(Input::ToolEnded { call, attempt, end });
         });
         Begun::Call(cancel)
+    }
+
+    /// A call that is started without the grant it was started with cannot be made: it is lost, and tried again.
+    pub(crate) fn lost(&self, call: CallId, attempt: Attempt) -> Begun {
+        drop(Guard::new(self.session.clone(), call, attempt));
+        Begun::Call(CancellationToken::new())
     }
 
     /// Waits for what the call needs.

@@ -354,8 +354,7 @@ impl State {
         match stored? {
             Stored::Appended(_, records) => self.durable(&records, inputs),
             Stored::Refused(Refusal::NoAllowance(refusal)) => {
-                self.granted.clear();
-                inputs.into_iter().rev().for_each(|waiting| self.waiting.push_front(waiting));
+                self.put_back(inputs);
                 let input = Input::Refused(refusal);
                 self.waiting.push_front(Waiting { input, reply: None, grant: None });
             }
@@ -425,19 +424,31 @@ impl State {
 
     /// Answers submissions that were refused; whatever else was decided with them is decided again without them.
     fn reject(&mut self, inputs: Vec<Waiting>, why: &NotAccepted) {
-        self.granted.clear();
-        for waiting in inputs.into_iter().rev() {
-            match (&waiting.input, waiting.reply) {
-                (Input::Submitted { key, .. }, Some(Reply::Submit(reply)))
-                    if key.is_some() || matches!(why, NotAccepted::KeyTaken(_)) =>
-                {
+        let mut rest = Vec::new();
+        for waiting in inputs {
+            let taken = matches!(why, NotAccepted::KeyTaken(_));
+            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if taken || key.is_some());
+            match waiting.reply {
+                Some(Reply::Submit(reply)) if refused => {
                     if reply.send(Err(why.clone())).is_err() {
                         tracing::debug!(session = %self.id, "nobody waits for the answer any more");
                     }
                 }
-                (_, reply) => self.waiting.push_front(Waiting { input: waiting.input, reply, grant: None }),
+                reply => rest.push(Waiting { reply, ..waiting }),
             }
         }
+        self.put_back(rest);
+    }
+
+    /// Puts inputs back in front, with the grants that came with them; the others are given back.
+    fn put_back(&mut self, inputs: Vec<Waiting>) {
+        for mut waiting in inputs.into_iter().rev() {
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+                waiting.grant = self.granted.remove(&(call, attempt));
+            }
+            self.waiting.push_front(waiting);
+        }
+        self.granted.clear();
     }
 
     /// Starts what is due and not begun, and cancels what is begun and not due.
@@ -453,11 +464,11 @@ impl State {
             let begun = match effect {
                 Effect::Ask { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Lease(lease)) => self.tasks.ask(turn, &mut self.view, lease),
-                    Some(Grant::Permit(_)) | None => continue,
+                    Some(Grant::Permit(_)) | None => self.tasks.lost(call, attempt),
                 },
                 Effect::Run { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Permit(permit)) => self.tasks.run(turn, (call, attempt), permit),
-                    Some(Grant::Lease(_)) | None => continue,
+                    Some(Grant::Lease(_)) | None => self.tasks.lost(call, attempt),
                 },
                 Effect::Seek { call, attempt } => self.tasks.seek(turn, call, attempt),
                 Effect::WakeAt(time) => self.tasks.wake_in(time.ms_since(now.at)),

@@ -165,6 +165,33 @@ impl Draft {
         self.refused.is_none() && self.run().is_some_and(|run| run.stopping.is_none())
     }
 
+    /// The attempt of a tool call that is started, 0 if none is.
+    fn attempt(&self, call: CallId) -> u32 {
+        match self.call(call).map(|call| &call.state) {
+            Some(CallState::Started(started, _)) => started.attempt,
+            Some(CallState::Proposed | CallState::Admitted(_) | CallState::Ended(_)) | None => 0,
+        }
+    }
+
+    /// Whether this attempt of a call starts in this draft, so that it is certain that nothing was done.
+    pub(super) fn started_here(&self, call: CallId, attempt: u32) -> bool {
+        self.decision.records.iter().any(|record| match &record.body {
+            Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
+            Body::CallStarted(started) => started.call == call && started.attempt == attempt,
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunAccepted(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_)
+            | Body::CallEnded(_)
+            | Body::CallLost(_) => false,
+        })
+    }
+
     fn start(&mut self, call: CallId, attempt: u32) {
         let admitted = self.may_start()
             && self
@@ -240,6 +267,9 @@ impl Draft {
         let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let asking = run.asking().map(|started| (started.call, started.attempt));
+        // Started in this very draft: nothing has been done yet, and nothing will be.
+        let here = |call: &&Call| matches!(&call.state, CallState::Started(s, _) if self.started_here(s.call, s.attempt));
+        let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         if run.open_calls() == 0 && unstarted.is_empty() && asking.is_none() {
             return self.end_run(ended);
         }
@@ -248,7 +278,7 @@ impl Draft {
             let failure = Failure::new(FailureClass::Cancelled, "the run was stopped");
             self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None }));
         }
-        for call in unstarted {
+        for call in unstarted.into_iter().chain(revoked) {
             let end = CallEnd::error(
                 CallStatus::NotStarted,
                 "not started",
