@@ -71,7 +71,7 @@ impl Tasks {
     }
 
     /// Cancels what is begun and not due, and forgets it.
-    pub(crate) fn cancel_all_but(&self, begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
+    pub(crate) fn cancel_all_but(begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
         begun.retain(|effect, begun| {
             let keep = due.contains(effect);
             if !keep {
@@ -85,9 +85,9 @@ impl Tasks {
     }
 
     /// Forgets all timers: one of them has gone off, and whatever is still to be waited for is due again.
-    pub(crate) fn forget_timers(&self, begun: &mut BTreeMap<Effect, Begun>) {
+    pub(crate) fn forget_timers(begun: &mut BTreeMap<Effect, Begun>) {
         let calls: Vec<Effect> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
-        self.cancel_all_but(begun, &calls);
+        Self::cancel_all_but(begun, &calls);
     }
 
     /// Makes the attempt of the model call that is started.

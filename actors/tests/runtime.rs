@@ -115,7 +115,7 @@ async fn a_stop_ends_what_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_in_the_middle_of_a_model_call_does_not_wait_for_it() {
-    let provider = ScriptedProvider::new(Duration::from_secs(3_600), |_| Ok(says("late")));
+    let provider = ScriptedProvider::new(Duration::from_hours(1), |_| Ok(says("late")));
     let runtime = start(&MemoryJournal::new(), provider, vec![]).await;
     let accepted = runtime.submit(RunRequest::new("a")).await.unwrap();
     let begin = tokio::time::Instant::now();
@@ -207,7 +207,7 @@ async fn an_unfinished_run_goes_on_in_the_next_process() {
         Arc::new(ScriptedTool::new("do", EffectClass::Once, move |_| {
             done.fetch_add(1, Ordering::SeqCst);
             async move {
-                tokio::time::sleep(Duration::from_secs(60)).await;
+                tokio::time::sleep(Duration::from_mins(1)).await;
                 then()
             }
         }))

@@ -7,7 +7,7 @@ use crate::{
     model::{
         Body, CallEnd, CallEnded, CallId, CallLost, CallStarted, CallStatus, Cause, EffectClass, Ended,
         Failure, FailureClass, Incarnation, Ledger, ModelFailed, ModelRef, NoAllowance, Now, Outcome, Record,
-        RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason,
+        RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason, Usage,
     },
     port::Index,
     turn::{
@@ -42,13 +42,20 @@ pub(crate) struct Draft {
     pub(super) decision: Decision,
     /// What did not fit when this was decided before.
     refused: Option<(RunId, NoAllowance)>,
+    /// What is left of tokens, as far as is known.
+    pub(super) tokens_left: Option<u64>,
     /// The row of the run whose terminal record is being written, as it was before.
     pub(super) before_end: Option<RunRow>,
 }
 
 impl Draft {
     pub(super) fn new(turn: Turn, now: Now) -> Self {
-        Self { turn, now, decision: Decision::default(), refused: None, before_end: None }
+        Self { turn, now, decision: Decision::default(), refused: None, tokens_left: None, before_end: None }
+    }
+
+    /// With what is left of tokens, so that a call asks for no more than that.
+    pub(crate) fn with_tokens_left(self, tokens_left: Option<u64>) -> Self {
+        Self { tokens_left, ..self }
     }
 
     /// Decides what one more input means.
@@ -60,7 +67,7 @@ impl Draft {
                     prompt: Arc::clone(prompt),
                     incarnation: *incarnation,
                     boot: boot.clone(),
-                }))
+                }));
             }
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
             Input::Submitted { run, input, spec, key } => {
@@ -245,7 +252,7 @@ impl Draft {
         if current == Some(id) {
             self.wind_down(ended);
         } else if self.turn.queue.iter().any(|queued| queued.accepted.run == id) {
-            self.push(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Default::default() }));
+            self.push(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Usage::default() }));
         }
     }
 
@@ -279,13 +286,9 @@ impl Draft {
             self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None }));
         }
         for call in unstarted.into_iter().chain(revoked) {
-            let end = CallEnd::error(
-                CallStatus::NotStarted,
-                "not started",
-                None,
-                &format!("the run ends: {ended}"),
-            );
-            self.end_call(call, 0, end);
+            let hint = format!("the run ends: {ended}");
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
+            self.end_call(call, self.attempt(call), end);
         }
         self.end_if_stopped();
     }
