@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A whole script.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `name` and `scripts`")]
 #[schemars(title = "A script of Hermod's rehearsal model")]
 pub(super) struct ScriptSpec {
     /// The model calls itself `rehearsal/<name>`.
@@ -28,7 +28,7 @@ pub(super) struct ScriptSpec {
 
 /// What is played for one kind of user text.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `steps`")]
 pub(super) struct PartSpec {
     /// A part of the user's text, or `/a regular expression/`; without it every text fits.
     pub(super) when: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct PartSpec {
 
 /// One answer: a text, calls of tools, or both.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `say` or `call`")]
 pub(super) struct StepSpec {
     /// The text, with templates.
     pub(super) say: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct StepSpec {
 
 /// One call of a tool.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `tool`")]
 pub(super) struct CallSpec {
     /// The tool's name.
     pub(super) tool: String,
@@ -82,7 +82,7 @@ fn no_arguments() -> Value {
 
 /// Tokens to report; what is not given is estimated.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object of token counts")]
 #[allow(clippy::struct_field_names)] // the names are those of `model::Usage`
 pub(crate) struct UsageSpec {
     /// Tokens read, cached ones included.
@@ -109,7 +109,7 @@ pub(super) enum FinishSpec {
 
 /// What goes wrong: exactly one of `status`, `cut_after` and `stall`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `status`, `cut_after` or `stall`")]
 pub(super) struct FaultSpec {
     /// An HTTP status from 400 to 599 instead of the answer.
     #[schemars(range(min = 400, max = 599))]
