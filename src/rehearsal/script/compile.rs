@@ -74,9 +74,11 @@ impl Script {
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
         let mut json = serde_json::Deserializer::from_slice(bytes);
         let spec: ScriptSpec = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let place = error.path().to_string();
-            let place = if place == "." { "script".to_owned() } else { place };
-            ScriptError::of_json(&place, error.inner())
+            // A place that has no name yet is written `.` or `?`.
+            let path = error.path().to_string();
+            let path = path.trim_end_matches(['.', '?']);
+            let place = if path.is_empty() { "script" } else { path };
+            ScriptError::of_json(place, error.inner())
         })?;
         json.end().map_err(|error| ScriptError::of_json("script", &error))?;
         compile(spec)
@@ -295,10 +297,9 @@ fn check_source(source: &Source, earlier: &Steps) -> Result<(), Misread> {
             if (1..=calls).contains(&n) {
                 return Ok(());
             }
-            let problem = format!(
-                "`result:{step}.{n}` is no call of an earlier step: there are {calls} calls in step {step}"
-            );
-            Err((problem, "refer to <step>.<call>, both counted from 1, repeated steps one by one"))
+            let problem =
+                format!("`result:{step}.{n}` is no call of an earlier step (calls of step {step}: {calls})");
+            Err((problem, "refer to <step>.<call>, both counted from 1, each repetition is a step"))
         }
     }
 }

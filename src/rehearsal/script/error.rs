@@ -33,7 +33,8 @@ impl ScriptError {
             }
             Category::Data => match text.split_once(", expected ") {
                 Some((problem, expected)) => Self::new(place, problem, format!("expected {expected}")),
-                None => Self::new(place, text, "see the script's schema"),
+                None if text.starts_with("missing") => Self::new(place, text, "add it"),
+                None => Self::new(place, text, "correct it as the script's schema says"),
             },
         }
     }

@@ -58,11 +58,7 @@ pub(super) fn compile(place: &str, spec: FaultSpec) -> Result<FaultRule, ScriptE
     let given: Vec<_> = kinds.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     let [kind] = given[..] else {
         let problem = format!("a fault is exactly one of `status`, `cut_after` and `stall`, not {given:?}");
-        return Err(ScriptError::new(
-            place,
-            problem,
-            "give one of them; faults of one kind each belong in steps of their own",
-        ));
+        return Err(ScriptError::new(place, problem, "give one, a second one in a step of its own"));
     };
     let belongs = [
         ("headers", !spec.headers.is_empty(), "status"),
