@@ -1,0 +1,113 @@
+use std::{borrow::Cow, fmt::Write};
+
+use hermod_actors::model::{Answer, AssistantMessage, Finish, ToolCall, Usage};
+
+use super::{
+    CLOSING, Conversation, PREFIX, Pace, Run, Script,
+    script::{FaultRule, Results, Step},
+};
+
+/// What the script answers to one request.
+#[derive(Debug, Clone)]
+pub struct Scripted<'s> {
+    /// The number of the step, from 1.
+    pub step: u64,
+    /// The answer, with its usage.
+    pub answer: Answer,
+    /// How fast it comes.
+    pub pace: Pace,
+    /// What goes wrong instead, for the first attempts.
+    pub fault: Option<&'s FaultRule>,
+}
+
+/// The answer to a conversation: a function of the two and of nothing else.
+pub fn next<'s>(script: &'s Script, conversation: &Conversation<'_>) -> Scripted<'s> {
+    let run = conversation.run(|user| !script.nudges.is_empty() && script.is_nudge(&user.text()));
+    let number = run.map_or(1, |run| run.step());
+    let step = run.and_then(|run| script.steps_for(&run.user.text())).and_then(|steps| steps.at(number));
+    let (Some(run), Some(step)) = (run, step) else {
+        let message = AssistantMessage { text: format!("{PREFIX}{CLOSING}"), ..AssistantMessage::default() };
+        let usage = Some(estimate(conversation, &message));
+        let answer = Answer { message, finish: Finish::Stop, usage };
+        return Scripted { step: number, answer, pace: Pace::default(), fault: None };
+    };
+    let message = perform(step, &Scene { run, step: number }, conversation.offers_tools);
+    let natural = if message.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
+    let mut usage = estimate(conversation, &message);
+    usage.input_tokens = step.usage.input_tokens.unwrap_or(usage.input_tokens);
+    usage.output_tokens = step.usage.output_tokens.unwrap_or(usage.output_tokens);
+    usage.cached_tokens = step.usage.cached_tokens.unwrap_or(usage.cached_tokens);
+    let answer = Answer { message, finish: step.finish.unwrap_or(natural), usage: Some(usage) };
+    Scripted { step: number, answer, pace: step.pace, fault: step.fault.as_ref() }
+}
+
+/// The id of call `n` of step `step`, both from 1.
+pub fn call_id(step: u64, n: u64) -> String {
+    format!("rh_{step}_{n}")
+}
+
+/// The step that a call id names.
+pub(super) fn step_of(id: &str) -> Option<u64> {
+    let (step, n) = id.strip_prefix("rh_")?.split_once('_')?;
+    n.parse::<u64>().ok()?;
+    step.parse().ok()
+}
+
+fn perform(step: &Step, scene: &Scene<'_, '_>, offers_tools: bool) -> AssistantMessage {
+    let act = &step.act;
+    let mut text = act.say.as_ref().map(|say| say.render(scene)).unwrap_or_default();
+    let mut calls = Vec::with_capacity(act.calls.len());
+    for (n, (tool, arguments)) in (1..).zip(&act.calls) {
+        if offers_tools {
+            let (id, arguments) = (call_id(scene.step, n), arguments.render(scene));
+            calls.push(ToolCall { id, name: tool.clone(), arguments });
+        } else {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _infallible = write!(
+                text,
+                "{gap}(rehearsal) step {} would call {tool}, but no tools are offered",
+                scene.step
+            );
+        }
+    }
+    // An empty answer stays empty: it is scripted to see what happens then.
+    if calls.is_empty() && !text.is_empty() {
+        text.insert_str(0, PREFIX);
+    }
+    let reasoning = act.reasoning.as_ref().map(|reasoning| reasoning.render(scene)).unwrap_or_default();
+    AssistantMessage { text, reasoning, calls }
+}
+
+/// A token is taken for four bytes.
+fn estimate(conversation: &Conversation<'_>, message: &AssistantMessage) -> Usage {
+    let calls = message.calls.iter().map(|call| call.name.len() + call.arguments.len());
+    let output = message.text.len() + message.reasoning.len() + calls.sum::<usize>();
+    Usage {
+        input_tokens: (conversation.bytes / 4) as u64,
+        output_tokens: (output / 4) as u64,
+        ..Usage::default()
+    }
+}
+
+struct Scene<'c, 'a> {
+    run: Run<'c, 'a>,
+    step: u64,
+}
+
+impl Results for Scene<'_, '_> {
+    fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
+        self.run.result(&call_id(step, n)).map(|content| content.text())
+    }
+
+    fn last(&self) -> Option<Cow<'_, str>> {
+        self.run.last_result().map(|content| content.text())
+    }
+
+    fn user(&self) -> Cow<'_, str> {
+        self.run.user.text()
+    }
+
+    fn step(&self) -> u64 {
+        self.step
+    }
+}

@@ -1,0 +1,305 @@
+use std::time::Duration;
+
+use hermod_actors::model::Finish;
+use regex_lite::Regex;
+use serde_json::Value;
+
+use super::{
+    Arguments, ScriptError, Template, UsageSpec,
+    fault::{self, FaultRule},
+    spec::{FinishSpec, PartSpec, ScriptSpec, Span, StepSpec, Times},
+    template::{Misread, Source, Which},
+};
+
+/// A script that was read and checked: every step can be reached, every template refers to an earlier call.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub(in crate::rehearsal) name: String,
+    pub(in crate::rehearsal) parts: Vec<Part>,
+    pub(in crate::rehearsal) nudges: Vec<Pattern>,
+}
+
+/// What is played for one kind of user text.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(in crate::rehearsal) when: Option<Pattern>,
+    pub(in crate::rehearsal) steps: Steps,
+}
+
+/// A part of a text, or a regular expression.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    Part(String),
+    Regex(Regex),
+}
+
+/// The steps of a part. Not empty; only the last can be endless.
+#[derive(Debug, Clone)]
+pub(crate) struct Steps(Vec<Step>);
+
+/// One step, which answers the step numbers from `first` to `last`.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    first: u64,
+    /// `None`: endless.
+    last: Option<u64>,
+    pub(in crate::rehearsal) act: Act,
+    pub(in crate::rehearsal) pace: Pace,
+    pub(in crate::rehearsal) usage: UsageSpec,
+    pub(in crate::rehearsal) finish: Option<Finish>,
+    pub(in crate::rehearsal) fault: Option<FaultRule>,
+}
+
+/// What a step says and calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Act {
+    pub(in crate::rehearsal) say: Option<Template>,
+    pub(in crate::rehearsal) reasoning: Option<Template>,
+    pub(in crate::rehearsal) calls: Vec<(String, Arguments)>,
+}
+
+/// How fast an answer comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes in one delta; `None`: all in one.
+    pub chunk: Option<usize>,
+    /// Before the first byte.
+    pub delay: Duration,
+    /// Between two events.
+    pub between: Duration,
+}
+
+impl Script {
+    /// Reads and checks a script; the first mistake is reported.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let spec: ScriptSpec = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            // A place that has no name yet is written `.` or `?`.
+            let path = error.path().to_string();
+            let path = path.trim_end_matches(['.', '?']);
+            let place = if path.is_empty() { "script" } else { path };
+            ScriptError::of_json(place, error.inner())
+        })?;
+        json.end().map_err(|error| ScriptError::of_json("script", &error))?;
+        compile(spec)
+    }
+
+    /// The script that is played when none is given: takes stock of a folder with real tools.
+    pub fn stock() -> Self {
+        Self::parse(include_bytes!("../default.json")).expect("a test parses the embedded script")
+    }
+
+    /// What the model calls itself.
+    pub fn model(&self) -> String {
+        format!("rehearsal/{}", self.name)
+    }
+
+    /// The JSON schema of scripts.
+    pub fn schema() -> Value {
+        schemars::schema_for!(ScriptSpec).to_value()
+    }
+
+    /// The steps for a user's text.
+    pub(in crate::rehearsal) fn steps_for(&self, user: &str) -> Option<&Steps> {
+        let fits = |part: &&Part| part.when.as_ref().is_none_or(|when| when.fits(user));
+        self.parts.iter().find(fits).map(|part| &part.steps)
+    }
+
+    /// Whether this text does not begin the script again.
+    pub(in crate::rehearsal) fn is_nudge(&self, user: &str) -> bool {
+        self.nudges.iter().any(|nudge| nudge.fits(user))
+    }
+}
+
+impl Pattern {
+    fn compile(place: String, text: &str) -> Result<Self, ScriptError> {
+        let Some(pattern) = text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) else {
+            return Ok(Self::Part(text.into()));
+        };
+        let regex = Regex::new(pattern).map_err(|error| {
+            let problem = format!("`{pattern}` is no regular expression: {error}");
+            ScriptError::new(place, problem, "correct it, or leave the slashes away to look for a plain text")
+        });
+        regex.map(Self::Regex)
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Part(part) => text.contains(part),
+            Self::Regex(regex) => regex.is_match(text),
+        }
+    }
+}
+
+impl Steps {
+    /// The step that answers number `step`, counted from 1; `None` after the last.
+    pub(in crate::rehearsal) fn at(&self, step: u64) -> Option<&Step> {
+        let at = self.0.partition_point(|candidate| candidate.last.is_some_and(|last| last < step));
+        self.0.get(at).filter(|found| found.first <= step)
+    }
+}
+
+fn compile(spec: ScriptSpec) -> Result<Script, ScriptError> {
+    if spec.name.is_empty() || spec.name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let problem = format!("`{}` cannot be part of a model's name", spec.name);
+        return Err(ScriptError::new("name", problem, "give a word without blanks"));
+    }
+    not_empty("scripts", spec.scripts.len(), "script")?;
+    let default = Pace {
+        chunk: chunk("chunk", spec.chunk)?,
+        delay: spec.delay.map_or(Duration::ZERO, |Span(time)| time),
+        between: spec.chunk_delay.map_or(Duration::ZERO, |Span(time)| time),
+    };
+    let last = spec.scripts.len() - 1;
+    let mut parts = Vec::with_capacity(spec.scripts.len());
+    for (i, part) in spec.scripts.into_iter().enumerate() {
+        let place = format!("scripts[{i}]");
+        if part.when.is_none() && i < last {
+            let problem = "a script without `when` fits every text, so that no later one can play";
+            return Err(ScriptError::new(place, problem, "add a `when`, or move it to the end"));
+        }
+        parts.push(compile_part(&place, part, default)?);
+    }
+    let nudges = spec.nudges.iter().enumerate();
+    let nudges = nudges.map(|(i, text)| Pattern::compile(format!("nudges[{i}]"), text));
+    Ok(Script { name: spec.name, parts, nudges: nudges.collect::<Result<_, _>>()? })
+}
+
+fn not_empty(place: &str, len: usize, what: &str) -> Result<(), ScriptError> {
+    if len == 0 {
+        return Err(ScriptError::new(place, "the list is empty", format!("give at least one {what}")));
+    }
+    Ok(())
+}
+
+fn chunk(place: &str, chunk: Option<usize>) -> Result<Option<usize>, ScriptError> {
+    if chunk == Some(0) {
+        return Err(ScriptError::new(
+            place,
+            "0 bytes would never end",
+            "give a number from 1, or leave it out",
+        ));
+    }
+    Ok(chunk)
+}
+
+fn compile_part(place: &str, part: PartSpec, default: Pace) -> Result<Part, ScriptError> {
+    let when = part.when.map(|when| Pattern::compile(format!("{place}.when"), &when)).transpose()?;
+    not_empty(&format!("{place}.steps"), part.steps.len(), "step")?;
+    let mut steps = Steps(Vec::with_capacity(part.steps.len()));
+    let mut first = Some(1_u64);
+    for (i, spec) in part.steps.into_iter().enumerate() {
+        let place = format!("{place}.steps[{i}]");
+        let Some(number) = first else {
+            let problem = "the step before it is repeated for ever";
+            return Err(ScriptError::new(
+                place,
+                problem,
+                "remove this step, or give a number to that `repeat`",
+            ));
+        };
+        let step = compile_step(&place, spec, number, default)?;
+        check_sources(&place, &step, &steps)?;
+        first = step.last.map(|last| last.saturating_add(1));
+        steps.0.push(step);
+    }
+    Ok(Part { when, steps })
+}
+
+fn compile_step(place: &str, spec: StepSpec, first: u64, default: Pace) -> Result<Step, ScriptError> {
+    if spec.say.is_none() && spec.call.is_none() {
+        let problem = "a step has neither `say` nor `call`";
+        return Err(ScriptError::new(place, problem, "add one of them; `\"say\": \"\"` is an empty answer"));
+    }
+    let pace = Pace {
+        chunk: chunk(&format!("{place}.chunk"), spec.chunk)?.or(default.chunk),
+        delay: spec.delay.map_or(default.delay, |Span(time)| time),
+        between: spec.chunk_delay.map_or(default.between, |Span(time)| time),
+    };
+    let last = match spec.repeat {
+        None => Some(first),
+        Some(Times::N(n)) => Some(first.saturating_add(n - 1)),
+        Some(Times::Forever) => None,
+    };
+    let template = |field: &str, text: Option<String>| {
+        let parsed = text.map(|text| Template::parse(&text)).transpose();
+        parsed.map_err(|misread| misread_at(format!("{place}.{field}"), misread))
+    };
+    let mut calls = Vec::new();
+    if let Some(list) = spec.call {
+        not_empty(&format!("{place}.call"), list.len(), "call")?;
+        for (i, call) in list.into_iter().enumerate() {
+            let place = format!("{place}.call[{i}]");
+            let arguments = Arguments::compile(call.arguments)
+                .map_err(|misread| misread_at(format!("{place}.arguments"), misread))?;
+            calls.push((call.tool, arguments));
+        }
+    }
+    Ok(Step {
+        first,
+        last,
+        act: Act {
+            say: template("say", spec.say)?,
+            reasoning: template("reasoning", spec.reasoning)?,
+            calls,
+        },
+        pace,
+        usage: spec.usage.unwrap_or_default(),
+        finish: spec.finish.map(FinishSpec::neutral),
+        fault: spec.fault.map(|spec| fault::compile(&format!("{place}.fault"), spec)).transpose()?,
+    })
+}
+
+fn misread_at(place: String, (problem, remedy): Misread) -> ScriptError {
+    ScriptError::new(place, problem, remedy)
+}
+
+impl FinishSpec {
+    fn neutral(self) -> Finish {
+        match self {
+            Self::Stop => Finish::Stop,
+            Self::ToolCalls => Finish::ToolCalls,
+            Self::Length => Finish::Length,
+            Self::Refused => Finish::Refused,
+        }
+    }
+}
+
+/// Every template of a step must refer to a call of a step before it.
+fn check_sources(place: &str, step: &Step, earlier: &Steps) -> Result<(), ScriptError> {
+    let act = &step.act;
+    let texts = [("say", &act.say), ("reasoning", &act.reasoning)];
+    for (field, template) in texts {
+        for source in template.iter().flat_map(Template::sources) {
+            check_source(source, earlier)
+                .map_err(|misread| misread_at(format!("{place}.{field}"), misread))?;
+        }
+    }
+    for (i, (_, arguments)) in act.calls.iter().enumerate() {
+        for source in arguments.sources() {
+            check_source(source, earlier)
+                .map_err(|misread| misread_at(format!("{place}.call[{i}].arguments"), misread))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_source(source: &Source, earlier: &Steps) -> Result<(), Misread> {
+    let of = match source {
+        Source::User | Source::Step | Source::Open => return Ok(()),
+        Source::Result { of, .. } => *of,
+    };
+    match of {
+        Which::Last if earlier.0.iter().any(|step| !step.act.calls.is_empty()) => Ok(()),
+        Which::Last => Err(("`result:last` has no call before it".into(), "call a tool in an earlier step")),
+        Which::Call { step, n } => {
+            let calls = earlier.at(step).map_or(0, |found| found.act.calls.len() as u64);
+            if (1..=calls).contains(&n) {
+                return Ok(());
+            }
+            let problem =
+                format!("`result:{step}.{n}` is no call of an earlier step (calls of step {step}: {calls})");
+            Err((problem, "refer to <step>.<call>, both counted from 1, each repetition is a step"))
+        }
+    }
+}

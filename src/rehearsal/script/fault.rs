@@ -1,0 +1,117 @@
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::{
+    ScriptError,
+    spec::{Cut, FaultSpec, Span, Times},
+};
+
+/// A fault and how often it strikes.
+#[derive(Debug, Clone)]
+pub struct FaultRule {
+    /// What goes wrong.
+    pub fault: Fault,
+    /// Attempts of one request that meet it; `None`: all.
+    pub times: Option<u64>,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A response of its own instead of the answer.
+    Status {
+        /// 400 to 599.
+        status: StatusCode,
+        /// Added to the response.
+        headers: HeaderMap,
+        /// `None`: an error object of the wire format.
+        body: Option<String>,
+    },
+    /// The stream breaks.
+    Cut {
+        /// The events before.
+        after: usize,
+        /// How.
+        how: Cut,
+    },
+    /// The stream is silent for a while.
+    Stall {
+        /// The events before.
+        after: usize,
+        /// The silence.
+        time: Duration,
+    },
+}
+
+pub(super) fn compile(place: &str, spec: FaultSpec) -> Result<FaultRule, ScriptError> {
+    let times = match spec.times {
+        None => Some(1),
+        Some(Times::N(n)) => Some(n),
+        Some(Times::Forever) => None,
+    };
+    let kinds = [
+        ("status", spec.status.is_some()),
+        ("cut_after", spec.cut_after.is_some()),
+        ("stall", spec.stall.is_some()),
+    ];
+    let given: Vec<_> = kinds.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    let [kind] = given[..] else {
+        let problem = format!("a fault is exactly one of `status`, `cut_after` and `stall`, not {given:?}");
+        return Err(ScriptError::new(place, problem, "give one, a second one in a step of its own"));
+    };
+    let belongs = [
+        ("headers", !spec.headers.is_empty(), "status"),
+        ("body", spec.body.is_some(), "status"),
+        ("cut", spec.cut.is_some(), "cut_after"),
+        ("stall_after", spec.stall_after.is_some(), "stall"),
+    ];
+    if let Some((field, _, of)) = belongs.iter().find(|(_, given, of)| *given && *of != kind) {
+        let problem = format!("`{field}` has no meaning beside `{kind}`");
+        return Err(ScriptError::new(
+            format!("{place}.{field}"),
+            problem,
+            format!("remove it, or use `{of}`"),
+        ));
+    }
+    let fault = match (spec.status, spec.cut_after, spec.stall) {
+        (Some(code), ..) => {
+            Fault::Status { status: status(place, code)?, headers: headers(place, &spec)?, body: spec.body }
+        }
+        (_, Some(after), _) => Fault::Cut { after, how: spec.cut.unwrap_or_default() },
+        (.., stall) => Fault::Stall {
+            after: spec.stall_after.unwrap_or(0),
+            time: stall.map_or(Duration::ZERO, |Span(time)| time),
+        },
+    };
+    Ok(FaultRule { fault, times })
+}
+
+fn status(place: &str, code: u16) -> Result<StatusCode, ScriptError> {
+    let status =
+        StatusCode::from_u16(code).ok().filter(|status| status.is_client_error() || status.is_server_error());
+    status.ok_or_else(|| {
+        ScriptError::new(
+            format!("{place}.status"),
+            format!("{code} is no error"),
+            "give a status from 400 to 599",
+        )
+    })
+}
+
+fn headers(place: &str, spec: &FaultSpec) -> Result<HeaderMap, ScriptError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &spec.headers {
+        let refused = |problem: String, remedy: &str| {
+            ScriptError::new(format!("{place}.headers.{name}"), problem, remedy)
+        };
+        let key = HeaderName::try_from(name).map_err(|_| {
+            refused(format!("`{name}` is no name of a header"), "use letters, digits and `-`")
+        })?;
+        let value = HeaderValue::try_from(value).map_err(|_| {
+            refused(format!("`{value}` is no value of a header"), "use one line of visible characters")
+        })?;
+        headers.insert(key, value);
+    }
+    Ok(headers)
+}

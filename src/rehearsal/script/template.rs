@@ -1,0 +1,325 @@
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// What templates may ask for while an answer is made.
+pub(crate) trait Results {
+    /// The result of call `n` of step `step`.
+    fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>>;
+    /// The newest result.
+    fn last(&self) -> Option<Cow<'_, str>>;
+    /// The user's text.
+    fn user(&self) -> Cow<'_, str>;
+    /// The number of the step that is being answered.
+    fn step(&self) -> u64;
+}
+
+/// A text with holes, each filled when the answer is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone)]
+enum Piece {
+    Text(String),
+    Hole { source: Source, filters: Vec<Filter> },
+}
+
+/// Where a hole's value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `{{user}}`
+    User,
+    /// `{{step}}`
+    Step,
+    /// `{{open}}`: two braces that open no template.
+    Open,
+    /// `{{result:…}}`
+    Result {
+        /// Which result.
+        of: Which,
+        /// A JSON pointer into it, if it is to be read as JSON.
+        pointer: Option<String>,
+    },
+}
+
+/// Which result a hole asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The newest.
+    Last,
+    /// That of one call.
+    Call {
+        /// The step that called.
+        step: u64,
+        /// The call's place in that step, from 1.
+        n: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+enum Filter {
+    Lines,
+    Count,
+    Trim,
+    First(usize),
+    Join(String),
+    Json,
+}
+
+/// A hole that cannot be understood: the problem and the remedy.
+pub(super) type Misread = (String, &'static str);
+
+const SOURCES: &str = "write `user`, `step`, `open`, `result:last` or `result:<step>.<n>`, each result perhaps with a JSON pointer such as `result:1.1#/stdout`; for two plain braces write `{{open}}`";
+const FILTERS: &str = "use `lines`, `count`, `trim`, `first:<number>`, `join:<text>` or `json`";
+
+impl Template {
+    pub(super) fn parse(text: &str) -> Result<Self, Misread> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            let Some((hole, next)) = after.split_once("}}") else {
+                let problem = format!("the template `{{{{{after}` is not closed");
+                return Err((problem, "close it with `}}`; for two plain braces write `{{open}}`"));
+            };
+            if !before.is_empty() {
+                pieces.push(Piece::Text(before.into()));
+            }
+            pieces.push(hole_of(hole)?);
+            rest = next;
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Text(rest.into()));
+        }
+        Ok(Self(pieces))
+    }
+
+    /// Whether there is nothing to fill.
+    pub(super) fn is_plain(&self) -> bool {
+        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Hole { source, .. } => Some(source),
+        })
+    }
+
+    /// Fills the holes. What is not there is named in its place, in brackets.
+    pub(in crate::rehearsal) fn render(&self, results: &impl Results) -> String {
+        let mut text = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Hole { source, filters } => match value(source, results) {
+                    Ok(found) => text.push_str(&filtered(found, filters).into_text()),
+                    Err(missing) => text.push_str(&missing),
+                },
+            }
+        }
+        text
+    }
+}
+
+fn hole_of(hole: &str) -> Result<Piece, Misread> {
+    let mut parts = hole.split('|');
+    let name = parts.next().unwrap_or_default().trim();
+    let source =
+        source_of(name).ok_or_else(|| (format!("the template `{{{{{hole}}}}}` is unknown"), SOURCES))?;
+    let filters = parts.map(|part| {
+        filter_of(part)
+            .ok_or_else(|| (format!("the filter `{}` in `{{{{{hole}}}}}` is unknown", part.trim()), FILTERS))
+    });
+    Ok(Piece::Hole { source, filters: filters.collect::<Result<_, _>>()? })
+}
+
+fn source_of(name: &str) -> Option<Source> {
+    match name {
+        "user" => return Some(Source::User),
+        "step" => return Some(Source::Step),
+        "open" => return Some(Source::Open),
+        _ => {}
+    }
+    let result = name.strip_prefix("result:")?;
+    let (result, pointer) = match result.split_once('#') {
+        Some((_, pointer)) if !pointer.is_empty() && !pointer.starts_with('/') => return None,
+        Some((result, pointer)) => (result, Some(pointer.to_owned())),
+        None => (result, None),
+    };
+    if result == "last" {
+        return Some(Source::Result { of: Which::Last, pointer });
+    }
+    let (step, n) = result.split_once('.')?;
+    let of = Which::Call { step: step.parse().ok()?, n: n.parse().ok()? };
+    Some(Source::Result { of, pointer })
+}
+
+fn filter_of(part: &str) -> Option<Filter> {
+    match part.trim_start().split_once(':') {
+        None => match part.trim() {
+            "lines" => Some(Filter::Lines),
+            "count" => Some(Filter::Count),
+            "trim" => Some(Filter::Trim),
+            "json" => Some(Filter::Json),
+            _ => None,
+        },
+        Some(("first", n)) => n.trim().parse().ok().map(Filter::First),
+        Some(("join", text)) => Some(Filter::Join(text.into())),
+        Some(_) => None,
+    }
+}
+
+/// What flows through the filters.
+enum Flow<'a> {
+    Text(Cow<'a, str>),
+    List(Vec<String>),
+}
+
+impl Flow<'_> {
+    fn into_text(self) -> String {
+        match self {
+            Flow::Text(text) => text.into_owned(),
+            Flow::List(items) => items.join("\n"),
+        }
+    }
+}
+
+fn value<'a>(source: &Source, results: &'a impl Results) -> Result<Flow<'a>, String> {
+    let (of, pointer) = match source {
+        Source::User => return Ok(Flow::Text(results.user())),
+        Source::Step => return Ok(Flow::Text(results.step().to_string().into())),
+        Source::Open => return Ok(Flow::Text("{{".into())),
+        Source::Result { of, pointer } => (of, pointer),
+    };
+    let (found, name) = match of {
+        Which::Last => (results.last(), "last".to_owned()),
+        Which::Call { step, n } => (results.result(*step, *n), format!("{step}.{n}")),
+    };
+    let text = found.ok_or_else(|| format!("(rehearsal: the request has no result {name})"))?;
+    let Some(pointer) = pointer else { return Ok(Flow::Text(text)) };
+    let whole = serde_json::from_str::<Value>(&text).ok();
+    match whole.as_ref().and_then(|whole| whole.pointer(pointer)) {
+        None => Err(format!("(rehearsal: result {name} has no {pointer}; it says: {text})")),
+        Some(Value::Array(items)) => Ok(Flow::List(items.iter().map(plain).collect())),
+        Some(found) => Ok(Flow::Text(plain(found).into())),
+    }
+}
+
+/// A string as it is, everything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn filtered<'a>(mut flow: Flow<'a>, filters: &[Filter]) -> Flow<'a> {
+    for filter in filters {
+        flow = filter.apply(flow);
+    }
+    flow
+}
+
+impl Filter {
+    fn apply<'a>(&self, flow: Flow<'a>) -> Flow<'a> {
+        match (self, flow) {
+            (Self::Lines, Flow::Text(text)) => {
+                Flow::List(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+            }
+            (Self::Count, Flow::Text(text)) => Flow::Text(text.chars().count().to_string().into()),
+            (Self::Count, Flow::List(items)) => Flow::Text(items.len().to_string().into()),
+            (Self::Trim, Flow::Text(text)) => Flow::Text(text.trim().to_owned().into()),
+            (Self::Trim, Flow::List(items)) => {
+                Flow::List(items.iter().map(|item| item.trim().to_owned()).collect())
+            }
+            (Self::First(n), Flow::Text(text)) => Flow::Text(text.chars().take(*n).collect()),
+            (Self::First(n), Flow::List(mut items)) => {
+                items.truncate(*n);
+                Flow::List(items)
+            }
+            (Self::Join(between), Flow::List(items)) => Flow::Text(items.join(between).into()),
+            (Self::Json, Flow::Text(text)) => Flow::Text(Value::from(text.into_owned()).to_string().into()),
+            (Self::Json, Flow::List(items)) => Flow::Text(Value::from(items).to_string().into()),
+            (Self::Lines, list @ Flow::List(_)) => list,
+            (Self::Join(_), text @ Flow::Text(_)) => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixture;
+
+    impl Results for Fixture {
+        fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
+            match (step, n) {
+                (1, 1) => Some(r#"{"stdout":"b.txt\n\n  a.txt\n","exit_code":0,"all":["x","y",3]}"#.into()),
+                (1, 2) => Some("wrote \"a\"\n".into()),
+                _ => None,
+            }
+        }
+
+        fn last(&self) -> Option<Cow<'_, str>> {
+            self.result(1, 2)
+        }
+
+        fn user(&self) -> Cow<'_, str> {
+            "look around".into()
+        }
+
+        fn step(&self) -> u64 {
+            7
+        }
+    }
+
+    #[track_caller]
+    fn check(template: &str, expected: &str) {
+        assert_eq!(Template::parse(template).unwrap().render(&Fixture), expected, "{template}");
+    }
+
+    #[test]
+    fn sources_and_pointers() {
+        check("no holes } {", "no holes } {");
+        check("{{user}}, step {{ step }}", "look around, step 7");
+        check("{{open}}.Names}}", "{{.Names}}");
+        check("{{result:last}}", "wrote \"a\"\n");
+        check("{{result:1.1#/exit_code}}", "0");
+        check("{{result:1.1#/all}}", "x\ny\n3");
+        check(
+            "{{result:1.1#}}",
+            "{\"stdout\":\"b.txt\\n\\n  a.txt\\n\",\"exit_code\":0,\"all\":[\"x\",\"y\",3]}",
+        );
+    }
+
+    #[test]
+    fn filters() {
+        check("{{result:1.1#/stdout | lines | count}}", "2");
+        check("{{result:1.1#/stdout | lines | trim | join:, }}", "b.txt, a.txt");
+        check("{{result:1.1#/stdout|lines|first:1}}", "b.txt");
+        check("{{result:1.1#/all | join:+}}", "x+y+3");
+        check("{{result:1.2 | trim | json}}", r#""wrote \"a\"""#);
+        check("{{result:1.1#/all | lines | json}}", r#"["x","y","3"]"#);
+        check("{{user | first:4}}{{user | count}}", "look11");
+        check("{{user | join:,}}", "look around");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_in_its_place() {
+        check("<{{result:9.9 | count}}>", "<(rehearsal: the request has no result 9.9)>");
+        check("<{{result:1.2#/stdout}}>", "<(rehearsal: result 1.2 has no /stdout; it says: wrote \"a\"\n)>");
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        let check = |template: &str, problem: &str| {
+            let (found, remedy) = Template::parse(template).unwrap_err();
+            assert_eq!(found, problem);
+            assert!(!remedy.is_empty());
+        };
+        check("{{usr}}", "the template `{{usr}}` is unknown");
+        check("{{result:first}}", "the template `{{result:first}}` is unknown");
+        check("{{result:1.1#stdout}}", "the template `{{result:1.1#stdout}}` is unknown");
+        check("{{user | upper}}", "the filter `upper` in `{{user | upper}}` is unknown");
+        check("{{user | first:x}}", "the filter `first:x` in `{{user | first:x}}` is unknown");
+        check("a {{user", "the template `{{user` is not closed");
+    }
+}

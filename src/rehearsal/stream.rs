@@ -1,0 +1,90 @@
+use std::{io, time::Duration};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Pace,
+    script::{Cut, Fault},
+    wire::Events,
+};
+
+/// One thing that happens in a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Beat {
+    Send(Bytes),
+    Wait(Duration),
+    /// What was sent before reaches the client before what comes next.
+    Flush,
+    Break,
+}
+
+/// The body of an answer. Breaks when `stop` is cancelled, so that no pause outlives the server.
+pub(super) fn body(events: Events, pace: Pace, fault: Option<&Fault>, stop: CancellationToken) -> Body {
+    if fault.is_none() && pace.between.is_zero() {
+        return events.joined().into();
+    }
+    let beats = beats(events, pace.between, fault).into_iter();
+    Body::from_stream(stream::unfold((beats, stop), |(mut beats, stop)| async move {
+        loop {
+            let item = match beats.next()? {
+                Beat::Send(bytes) => Ok(bytes),
+                Beat::Break => Err(io::Error::other("the script cuts the stream here")),
+                Beat::Flush => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Beat::Wait(time) if wait(time, &stop).await => continue,
+                Beat::Wait(_) => Err(io::Error::other("the rehearsal is over")),
+            };
+            return Some((item, (beats, stop)));
+        }
+    }))
+}
+
+/// Whether `time` has passed; `false` as soon as `stop` is cancelled.
+pub(super) async fn wait(time: Duration, stop: &CancellationToken) -> bool {
+    if time.is_zero() {
+        return true;
+    }
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(time) => true,
+    }
+}
+
+fn beats(events: Events, between: Duration, fault: Option<&Fault>) -> Vec<Beat> {
+    let mut beats = Vec::with_capacity(events.len() * 2 + 2);
+    for (index, event) in events.split().into_iter().enumerate() {
+        if index > 0 && !between.is_zero() {
+            beats.push(Beat::Wait(between));
+        }
+        beats.push(Beat::Send(event));
+    }
+    let after = |count: usize| {
+        let mut sent = 0;
+        let found = beats.iter().position(|beat| {
+            sent += usize::from(matches!(beat, Beat::Send(_)));
+            sent > count
+        });
+        found.unwrap_or(beats.len())
+    };
+    match fault {
+        None | Some(Fault::Status { .. }) => {}
+        Some(Fault::Stall { after: count, time }) => {
+            let at = after(*count);
+            beats.insert(at, Beat::Wait(*time));
+        }
+        Some(Fault::Cut { after: count, how }) => {
+            let at = after(*count);
+            beats.truncate(at);
+            if *how == Cut::Reset {
+                beats.extend([Beat::Flush, Beat::Break]);
+            }
+        }
+    }
+    beats
+}
