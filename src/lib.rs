@@ -1,3 +1,5 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
 
+pub mod process;
 pub mod rehearsal;
+pub mod tool;

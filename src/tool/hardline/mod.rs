@@ -1,0 +1,5 @@
+//! h
+/// x
+pub fn refused(_c: &str) -> Option<&'static str> {
+    None
+}
