@@ -3,3 +3,5 @@
 
 pub mod model;
 pub mod port;
+#[cfg(feature = "testkit")]
+pub mod testkit;
