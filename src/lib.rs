@@ -1,1 +1,3 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
+
+pub mod store;

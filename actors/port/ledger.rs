@@ -213,10 +213,7 @@ mod tests {
 
     fn settle(reserved: u64, spent: u64, refund: u64) -> Ledger {
         let (reserved, spent, refund) = (tokens(reserved), tokens(spent), tokens(refund));
-        Ledger {
-            settle: vec![Settle { account: Some(CHILD), reserved, spent, refund }],
-            ..Ledger::default()
-        }
+        Ledger { settle: vec![Settle { account: Some(CHILD), reserved, spent, refund }], ..Ledger::default() }
     }
 
     fn short_of(account: AccountId, limit: u64, spent: u64, reserved: u64) -> Refusal {
@@ -234,7 +231,8 @@ mod tests {
 
     #[test]
     fn an_ancestor_refuses_what_the_account_allows() {
-        let roomy = NewAccount { id: AccountId::from_bits(3), parent: Some(ROOT), limits: Amounts::default() };
+        let roomy =
+            NewAccount { id: AccountId::from_bits(3), parent: Some(ROOT), limits: Amounts::default() };
         let mut ledger = reserve(roomy.id, 51);
         ledger.open.push(roomy);
         check(&ledger, Err(short_of(ROOT, 100, 30, 20)));
