@@ -10,5 +10,11 @@ mod provider;
 mod runtime;
 mod session;
 mod supervisor;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod tool_executor;
 mod turn;
+
+pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Watch, World};
+pub use session::{Accepted, NotAccepted};
+pub use supervisor::Terminated;

@@ -2,4 +2,5 @@
 
 pub mod process;
 pub mod rehearsal;
+pub mod store;
 pub mod tool;

@@ -1,14 +1,18 @@
 //! What the world must offer: traits that adapters implement. Nothing here assumes one process or one machine.
 
+mod admit;
 mod clock;
 mod journal;
+mod ledger;
 mod provider;
 mod tool;
 
+pub use admit::{View, admit};
 pub use clock::Clock;
 pub use journal::{
     Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError, Refusal,
     Rows, StoredRecord, Write, Written,
 };
+pub use ledger::{Posting, post};
 pub use provider::{Deltas, Encoder, ModelRequest, Provider, Segments};
 pub use tool::{BadArguments, Invocation, Tool};

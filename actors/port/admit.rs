@@ -1,0 +1,73 @@
+//! Whether an append is to be written: the checks and their order, one for all stores.
+
+use super::{Append, Index, Posting, Refusal, post};
+use crate::model::{Account, AccountId, Incarnation, RunId, Seq, SessionId};
+
+/// What a store knows, as the writes before this one left it.
+pub trait View {
+    /// Why a check ends: a refusal, or that the store cannot be read.
+    type Stop: From<Refusal>;
+
+    /// The latest incarnation of a session; revival 0 if none was opened in this epoch.
+    fn latest(&mut self, session: SessionId) -> Result<Incarnation, Self::Stop>;
+
+    /// The last sequence in a session's journal; 0 if it has none. Asked only about sessions that are open.
+    fn last(&mut self, session: SessionId) -> Result<Seq, Self::Stop>;
+
+    /// The run that an idempotency key stands for.
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Self::Stop>;
+
+    /// The session that has a key.
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Self::Stop>;
+
+    /// Whether a session's inbox has a row.
+    fn waits(&mut self, session: SessionId, row: u64) -> Result<bool, Self::Stop>;
+
+    /// An account.
+    fn account(&mut self, id: AccountId) -> Result<Option<Account>, Self::Stop>;
+}
+
+/// Checks all of an append before any of it is written, and says what becomes of its accounts.
+pub fn admit<V: View>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::Stop> {
+    let session = append.session;
+    if append.records.is_empty() {
+        return Err(Refusal::Malformed("an append without records".to_owned()).into());
+    }
+    let latest = view.latest(session)?;
+    if append.fence != latest || latest.revival == 0 {
+        return Err(Refusal::Fenced(latest).into());
+    }
+    let last = view.last(session)?;
+    if last.checked_add(1) != Some(append.expected) {
+        return Err(Refusal::WrongSeq { expected: append.expected, last }.into());
+    }
+    if let Some((key, _)) = &append.key
+        && let Some(run) = view.run_of_key(key)?
+    {
+        return Err(Refusal::Duplicate(run).into());
+    }
+    session_keys(append, view)?;
+    for (at, row) in append.take.iter().enumerate() {
+        if append.take[..at].contains(row) || !view.waits(session, *row)? {
+            return Err(Refusal::Malformed(format!("the inbox of {session} has no row {row}")).into());
+        }
+    }
+    post(&append.ledger, |id| view.account(id))
+}
+
+fn session_keys<V: View>(append: &Append, view: &mut V) -> Result<(), V::Stop> {
+    let rows = || {
+        append.index.iter().filter_map(|index| match index {
+            Index::Session(row) => Some(row),
+            Index::Run(_) => None,
+        })
+    };
+    for row in rows() {
+        let within = rows().find(|other| other.key == row.key && other.id != row.id).map(|other| other.id);
+        let stored = view.session_of_key(&row.key)?.filter(|other| *other != row.id);
+        if let Some(other) = stored.or(within) {
+            return Err(Refusal::KeyTaken(other).into());
+        }
+    }
+    Ok(())
+}

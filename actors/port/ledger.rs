@@ -1,0 +1,284 @@
+//! What a ledger does to accounts: pure arithmetic, one for all stores.
+
+use super::Refusal;
+use crate::model::{
+    Account, AccountId, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle,
+};
+
+/// An account that a ledger named, or an ancestor of one, as it is after the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posting {
+    /// The account's id.
+    pub id: AccountId,
+    /// The account.
+    pub account: Account,
+    /// Whether its row has to be written.
+    pub changed: bool,
+}
+
+/// Works out what `ledger` makes of the accounts that `get` finds; writes nothing.
+///
+/// Opens, then settles, then reserves, each on the account and all its ancestors. The postings come in the order in
+/// which the ledger settles, reserves and opens, each account before its ancestors and only once.
+/// Refused as `NoAllowance` if a reservation does not fit, as `Malformed` if an account does not exist, or exists and
+/// is to be opened. Sums saturate.
+pub fn post<E: From<Refusal>>(
+    ledger: &Ledger,
+    get: impl FnMut(AccountId) -> Result<Option<Account>, E>,
+) -> Result<Vec<Posting>, E> {
+    let mut book = Book { get, pages: Vec::new() };
+    for new in &ledger.open {
+        book.open(new)?;
+    }
+    for settle in &ledger.settle {
+        book.settle(settle)?;
+    }
+    for reserve in &ledger.reserve {
+        book.reserve(reserve)?;
+    }
+    book.postings(ledger)
+}
+
+/// The accounts seen so far.
+struct Book<G> {
+    get: G,
+    pages: Vec<Page>,
+}
+
+struct Page {
+    id: AccountId,
+    /// As the store has it; `None` if this ledger opens it.
+    before: Option<Account>,
+    now: Account,
+}
+
+impl<G, E> Book<G>
+where
+    G: FnMut(AccountId) -> Result<Option<Account>, E>,
+    E: From<Refusal>,
+{
+    fn open(&mut self, new: &NewAccount) -> Result<(), E> {
+        let &NewAccount { id, parent, limits } = new;
+        if self.pages.iter().any(|page| page.id == id) || (self.get)(id)?.is_some() {
+            return malformed(format!("account {id} exists already"));
+        }
+        if let Some(parent) = parent {
+            self.chain(parent)?;
+        }
+        let now = Account { parent, limits, spent: Amounts::default(), reserved: Amounts::default() };
+        self.pages.push(Page { id, before: None, now });
+        Ok(())
+    }
+
+    fn settle(&mut self, settle: &Settle) -> Result<(), E> {
+        let Some(account) = settle.account else {
+            if *settle == Settle::default() {
+                return Ok(());
+            }
+            return malformed("a settlement names no account".to_owned());
+        };
+        for page in self.chain(account)? {
+            let now = &mut self.pages[page].now;
+            change(&mut now.reserved, &settle.reserved, u64::saturating_sub);
+            change(&mut now.spent, &settle.spent, u64::saturating_add);
+            change(&mut now.spent, &settle.refund, u64::saturating_sub);
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, reserve: &Reserve) -> Result<(), E> {
+        let chain = self.chain(reserve.account)?;
+        for &page in &chain {
+            let Page { id, now, .. } = &self.pages[page];
+            if let Some(refused) = short(*id, now, &reserve.amounts) {
+                return Err(Refusal::NoAllowance(refused).into());
+            }
+        }
+        for page in chain {
+            change(&mut self.pages[page].now.reserved, &reserve.amounts, u64::saturating_add);
+        }
+        Ok(())
+    }
+
+    /// The pages of an account and its ancestors.
+    fn chain(&mut self, account: AccountId) -> Result<Vec<usize>, E> {
+        let mut chain = Vec::new();
+        let mut next = Some(account);
+        while let Some(id) = next {
+            let page = self.page(id)?;
+            if chain.contains(&page) {
+                return malformed(format!("account {id} is its own ancestor"));
+            }
+            chain.push(page);
+            next = self.pages[page].now.parent;
+        }
+        Ok(chain)
+    }
+
+    fn page(&mut self, id: AccountId) -> Result<usize, E> {
+        if let Some(page) = self.pages.iter().position(|page| page.id == id) {
+            return Ok(page);
+        }
+        let Some(account) = (self.get)(id)? else {
+            return malformed(format!("account {id} does not exist"));
+        };
+        self.pages.push(Page { id, before: Some(account), now: account });
+        Ok(self.pages.len() - 1)
+    }
+
+    fn postings(mut self, ledger: &Ledger) -> Result<Vec<Posting>, E> {
+        let settled = ledger.settle.iter().filter_map(|settle| settle.account);
+        let reserved = ledger.reserve.iter().map(|reserve| reserve.account);
+        let opened = ledger.open.iter().map(|new| new.id);
+        let mut order = Vec::with_capacity(self.pages.len());
+        for account in settled.chain(reserved).chain(opened) {
+            for page in self.chain(account)? {
+                if !order.contains(&page) {
+                    order.push(page);
+                }
+            }
+        }
+        let posting = |page: usize| {
+            let Page { id, before, now } = &self.pages[page];
+            Posting { id: *id, account: *now, changed: *before != Some(*now) }
+        };
+        Ok(order.into_iter().map(posting).collect())
+    }
+}
+
+/// The first dimension in which `amounts` does not fit. Nothing always fits, also where the limit is exceeded.
+fn short(id: AccountId, account: &Account, amounts: &Amounts) -> Option<NoAllowance> {
+    Dimension::ALL.into_iter().find_map(|dimension| {
+        let amount = amounts.get(dimension).filter(|amount| *amount > 0)?;
+        let limit = account.limits.get(dimension)?;
+        let spent = account.spent.get(dimension).unwrap_or(0);
+        let reserved = account.reserved.get(dimension).unwrap_or(0);
+        let total = spent.checked_add(reserved).and_then(|used| used.checked_add(amount));
+        let fits = total.is_some_and(|total| total <= limit);
+        (!fits).then_some(NoAllowance { account: id, dimension, limit, spent, reserved })
+    })
+}
+
+fn change(of: &mut Amounts, by: &Amounts, how: fn(u64, u64) -> u64) {
+    for dimension in Dimension::ALL {
+        if let Some(amount) = by.get(dimension).filter(|amount| *amount > 0) {
+            of.set(dimension, how(of.get(dimension).unwrap_or(0), amount));
+        }
+    }
+}
+
+fn malformed<T, E: From<Refusal>>(why: String) -> Result<T, E> {
+    Err(Refusal::Malformed(why).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: AccountId = AccountId::from_bits(1);
+    const CHILD: AccountId = AccountId::from_bits(2);
+
+    fn tokens(n: u64) -> Amounts {
+        Amounts { tokens: Some(n), ..Amounts::default() }
+    }
+
+    fn account(parent: Option<AccountId>, limit: u64, spent: u64, reserved: u64) -> Account {
+        Account { parent, limits: tokens(limit), spent: tokens(spent), reserved: tokens(reserved) }
+    }
+
+    /// Root with 100 tokens (30 spent, 20 reserved), child of it with 60 (10 spent, 5 reserved).
+    fn get(id: AccountId) -> Result<Option<Account>, Refusal> {
+        Ok(match id {
+            ROOT => Some(account(None, 100, 30, 20)),
+            CHILD => Some(account(Some(ROOT), 60, 10, 5)),
+            _ => None,
+        })
+    }
+
+    /// Expects (id, spent, reserved, changed) of each posting.
+    fn check(ledger: &Ledger, expect: Result<&[(AccountId, u64, u64, bool)], Refusal>) {
+        let got = post(ledger, get).map(|postings| {
+            let row = |p: Posting| {
+                let of = |amounts: Amounts| amounts.tokens.unwrap_or(0);
+                (p.id, of(p.account.spent), of(p.account.reserved), p.changed)
+            };
+            postings.into_iter().map(row).collect::<Vec<_>>()
+        });
+        assert_eq!(got, expect.map(<[_]>::to_vec));
+    }
+
+    fn reserve(account: AccountId, n: u64) -> Ledger {
+        Ledger { reserve: vec![Reserve { account, amounts: tokens(n) }], ..Ledger::default() }
+    }
+
+    fn settle(reserved: u64, spent: u64, refund: u64) -> Ledger {
+        let (reserved, spent, refund) = (tokens(reserved), tokens(spent), tokens(refund));
+        Ledger { settle: vec![Settle { account: Some(CHILD), reserved, spent, refund }], ..Ledger::default() }
+    }
+
+    fn short_of(account: AccountId, limit: u64, spent: u64, reserved: u64) -> Refusal {
+        Refusal::NoAllowance(NoAllowance { account, dimension: Dimension::Tokens, limit, spent, reserved })
+    }
+
+    #[test]
+    fn a_reservation_counts_on_all_ancestors_up_to_the_limit() {
+        check(&reserve(CHILD, 45), Ok(&[(CHILD, 10, 50, true), (ROOT, 30, 65, true)]));
+        check(&reserve(CHILD, 46), Err(short_of(CHILD, 60, 10, 5)));
+        check(&reserve(ROOT, 51), Err(short_of(ROOT, 100, 30, 20)));
+        check(&reserve(CHILD, u64::MAX), Err(short_of(CHILD, 60, 10, 5)));
+        check(&reserve(CHILD, 0), Ok(&[(CHILD, 10, 5, false), (ROOT, 30, 20, false)]));
+    }
+
+    #[test]
+    fn an_ancestor_refuses_what_the_account_allows() {
+        let roomy =
+            NewAccount { id: AccountId::from_bits(3), parent: Some(ROOT), limits: Amounts::default() };
+        let mut ledger = reserve(roomy.id, 51);
+        ledger.open.push(roomy);
+        check(&ledger, Err(short_of(ROOT, 100, 30, 20)));
+        ledger.reserve[0].amounts = tokens(50);
+        check(&ledger, Ok(&[(roomy.id, 0, 50, true), (ROOT, 30, 70, true)]));
+    }
+
+    #[test]
+    fn a_settlement_is_never_refused_and_makes_room_first() {
+        check(&settle(5, 3, 0), Ok(&[(CHILD, 13, 0, true), (ROOT, 33, 15, true)]));
+        check(&settle(5, 500, 0), Ok(&[(CHILD, 510, 0, true), (ROOT, 530, 15, true)]));
+        check(&settle(0, 0, 4), Ok(&[(CHILD, 6, 5, true), (ROOT, 26, 20, true)]));
+        check(&settle(99, u64::MAX, 0), Ok(&[(CHILD, u64::MAX, 0, true), (ROOT, u64::MAX, 0, true)]));
+        let both = Ledger { reserve: reserve(CHILD, 50).reserve, ..settle(5, 0, 0) };
+        check(&both, Ok(&[(CHILD, 10, 50, true), (ROOT, 30, 65, true)]));
+    }
+
+    #[test]
+    fn reservations_of_one_ledger_add_up() {
+        let mut ledger = reserve(CHILD, 40);
+        ledger.reserve.push(Reserve { account: CHILD, amounts: tokens(6) });
+        check(&ledger, Err(short_of(CHILD, 60, 10, 45)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_malformed() {
+        let nobody = AccountId::from_bits(9);
+        let open = |id, parent| Ledger {
+            open: vec![NewAccount { id, parent, limits: Amounts::default() }],
+            ..Ledger::default()
+        };
+        let malformed = |text: String| Err(Refusal::Malformed(text));
+        check(&reserve(nobody, 1), malformed(format!("account {nobody} does not exist")));
+        check(&open(CHILD, None), malformed(format!("account {CHILD} exists already")));
+        check(&open(nobody, Some(nobody)), malformed(format!("account {nobody} does not exist")));
+        let mut unnamed = settle(0, 1, 0);
+        unnamed.settle[0].account = None;
+        check(&unnamed, malformed("a settlement names no account".to_owned()));
+        unnamed.settle[0] = Settle::default();
+        check(&unnamed, Ok(&[]));
+    }
+
+    #[test]
+    fn a_circle_of_accounts_ends() {
+        let circle = |_| Ok::<_, Refusal>(Some(account(Some(ROOT), 1, 0, 0)));
+        let refused = Refusal::Malformed(format!("account {ROOT} is its own ancestor"));
+        assert_eq!(post(&reserve(CHILD, 1), circle), Err(refused));
+    }
+}

@@ -1,0 +1,122 @@
+use super::subject::{Subject, account, one, record, session};
+use crate::{
+    model::{
+        Account, AccountId, Amounts, Dimension, Incarnation, Ledger, NewAccount, NoAllowance, Reserve, Settle,
+    },
+    port::{Append, Refusal},
+};
+
+const IN: u128 = 3;
+
+fn tokens(n: u64) -> Amounts {
+    Amounts { tokens: Some(n), ..Amounts::default() }
+}
+
+fn reserve(of: AccountId, n: u64) -> Ledger {
+    Ledger { reserve: vec![Reserve { account: of, amounts: tokens(n) }], ..Ledger::default() }
+}
+
+fn settle(of: AccountId, reserved: u64, spent: u64) -> Ledger {
+    let settle = Settle {
+        account: Some(of),
+        reserved: tokens(reserved),
+        spent: tokens(spent),
+        refund: Amounts::default(),
+    };
+    Ledger { settle: vec![settle], ..Ledger::default() }
+}
+
+/// An append with a ledger, as the `expected`th of session `IN`.
+fn with(fence: Incarnation, expected: u64, ledger: Ledger) -> Append {
+    Append { ledger, ..one(session(IN), fence, expected) }
+}
+
+/// Accounts 1 (limit 100), 2 below it (limit 80) and 3 below that (no limit), opened by the first append.
+async fn tree(journal: &Subject) -> Incarnation {
+    let fence = journal.take_over(session(IN)).await.incarnation;
+    let open = |id, parent, limits| NewAccount { id, parent, limits };
+    let open = vec![
+        open(account(1), None, tokens(100)),
+        open(account(2), Some(account(1)), tokens(80)),
+        open(account(3), Some(account(2)), Amounts::default()),
+    ];
+    journal.append(with(fence, 1, Ledger { open, ..Ledger::default() })).await;
+    fence
+}
+
+/// One of the tree's accounts, with so many tokens spent and reserved; `None` where nothing ever was.
+fn state(n: u128, spent: Option<u64>, reserved: Option<u64>) -> (AccountId, Account) {
+    let of = |tokens| Amounts { tokens, ..Amounts::default() };
+    let limits = of([Some(100), Some(80), None][n as usize - 1]);
+    let parent = (n > 1).then(|| account(n - 1));
+    (account(n), Account { parent, limits, spent: of(spent), reserved: of(reserved) })
+}
+
+pub(super) async fn a_ledger_counts_on_all_ancestors(mut journal: Subject) {
+    let fence = tree(&journal).await;
+    let reserved = journal.append(with(fence, 2, reserve(account(3), 30))).await;
+    let expect = [3, 2, 1].map(|n| state(n, None, Some(30)));
+    assert_eq!(reserved.accounts, expect, "the account first, then its ancestors");
+    journal.append(with(fence, 3, reserve(account(1), 5))).await;
+    let settled = journal.append(with(fence, 4, settle(account(3), 30, 12))).await;
+    let expect = [(3, 0), (2, 0), (1, 5)].map(|(n, reserved)| state(n, Some(12), Some(reserved)));
+    assert_eq!(settled.accounts, expect);
+    let both = Ledger { reserve: reserve(account(2), 68).reserve, ..settle(account(2), 0, 0) };
+    assert_eq!(journal.append(with(fence, 5, both)).await.accounts[0], state(2, Some(12), Some(68)));
+    journal.reopen();
+    for (n, reserved) in [(1, 73), (2, 68), (3, 0)] {
+        let (id, account) = state(n, Some(12), Some(reserved));
+        journal.check_account(id, Some(&account)).await;
+    }
+    journal.check_account(account(4), None).await;
+}
+
+pub(super) async fn what_does_not_fit_is_refused_with_its_numbers(journal: Subject) {
+    let fence = tree(&journal).await;
+    journal.append(with(fence, 2, settle(account(1), 0, 15))).await;
+    journal.append(with(fence, 3, reserve(account(2), 60))).await;
+    let refused = |n, limit, spent, reserved| {
+        let dimension = Dimension::Tokens;
+        Refusal::NoAllowance(NoAllowance { account: account(n), dimension, limit, spent, reserved })
+    };
+    journal.check_refused(with(fence, 4, reserve(account(3), 21)), refused(2, 80, 0, 60)).await;
+    journal.check_refused(with(fence, 4, reserve(account(1), 26)), refused(1, 100, 15, 60)).await;
+    journal.check_refused(with(fence, 4, reserve(account(1), u64::MAX)), refused(1, 100, 15, 60)).await;
+    let mut settled_too = settle(account(3), 0, 7);
+    settled_too.reserve = reserve(account(3), 14).reserve;
+    journal.check_refused(with(fence, 4, settled_too), refused(2, 80, 7, 60)).await;
+    journal.check_account(account(3), Some(&state(3, None, None).1)).await;
+    journal.check_account(account(1), Some(&state(1, Some(15), Some(60)).1)).await;
+    journal.check_journal(session(IN), &[record(1), record(2), record(3)]).await;
+    let fits = journal.append(with(fence, 4, reserve(account(3), 20))).await;
+    assert_eq!(fits.accounts[2], state(1, Some(15), Some(80)));
+}
+
+pub(super) async fn what_exceeds_is_booked_and_refunded(journal: Subject) {
+    let fence = tree(&journal).await;
+    journal.append(with(fence, 2, reserve(account(2), 10))).await;
+    let exceeded = journal.append(with(fence, 3, settle(account(2), 10, 130))).await;
+    assert_eq!(exceeded.accounts, [2, 1].map(|n| state(n, Some(130), Some(0))));
+    let refused =
+        NoAllowance { account: account(2), dimension: Dimension::Tokens, limit: 80, spent: 130, reserved: 0 };
+    journal.check_refused(with(fence, 4, reserve(account(2), 1)), Refusal::NoAllowance(refused)).await;
+    let mut refund = settle(account(2), 0, 0);
+    refund.settle[0].refund = tokens(100);
+    let refunded = journal.append(with(fence, 4, refund)).await;
+    assert_eq!(refunded.accounts, [2, 1].map(|n| state(n, Some(30), Some(0))));
+    journal.append(with(fence, 5, reserve(account(2), 50))).await;
+}
+
+pub(super) async fn an_unknown_account_is_malformed(journal: Subject) {
+    let fence = tree(&journal).await;
+    journal.check_malformed(with(fence, 2, reserve(account(9), 1))).await;
+    journal.check_malformed(with(fence, 2, settle(account(9), 0, 1))).await;
+    let new = |id, parent| Ledger {
+        open: vec![NewAccount { id, parent, limits: Amounts::default() }],
+        ..Ledger::default()
+    };
+    journal.check_malformed(with(fence, 2, new(account(4), Some(account(9))))).await;
+    journal.check_malformed(with(fence, 2, new(account(2), None))).await;
+    journal.check_account(account(4), None).await;
+    journal.check_journal(session(IN), &[record(1)]).await;
+}

@@ -1,0 +1,139 @@
+use std::sync::Arc;
+
+use super::subject::{
+    Subject, account, appended, index_run, one, record, record_of, run, session, session_row,
+};
+use crate::{
+    model::{Amounts, Incarnation, NewAccount, RunState},
+    port::{Append, Index, Read, Refusal, Rows, StoredRecord, Write, Written},
+};
+
+pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
+    let id = session(1);
+    journal.check_journal(id, &[]).await;
+    let opened = journal.take_over(id).await;
+    assert_eq!((opened.last, opened.inbox.len()), (0, 0));
+    let records: Vec<_> = (1..=5).map(record).collect();
+    let first = Append::new(id, opened.incarnation, 1, records[..2].to_vec());
+    assert_eq!(journal.append(first).await.last, 2);
+    let second = Append::new(id, opened.incarnation, 3, records[2..].to_vec());
+    assert_eq!(journal.append(second).await.last, 5);
+    journal.check_journal(id, &records).await;
+    journal.check_journal(session(2), &[]).await;
+    let some = [(3, &records[2]), (4, &records[3])];
+    let some = some.map(|(seq, record)| StoredRecord { seq, record: (**record).clone() });
+    journal.check(Read::Records { session: id, from: 3, max: 2 }, Rows::Records(some.to_vec())).await;
+    journal.check(Read::Records { session: id, from: 6, max: 2 }, Rows::Records(Vec::new())).await;
+    journal.check(Read::Records { session: id, from: 1, max: 0 }, Rows::Records(Vec::new())).await;
+    assert_eq!(journal.take_over(id).await.last, 5);
+}
+
+pub(super) async fn a_wrong_sequence_is_refused(journal: Subject) {
+    let id = session(1);
+    let fence = journal.take_over(id).await.incarnation;
+    let wrong = |expected, last| Refusal::WrongSeq { expected, last };
+    journal.check_refused(one(id, fence, 2), wrong(2, 0)).await;
+    journal.check_refused(one(id, fence, 0), wrong(0, 0)).await;
+    journal.append(one(id, fence, 1)).await;
+    journal.check_refused(one(id, fence, 1), wrong(1, 1)).await;
+    journal.check_refused(one(id, fence, u64::MAX), wrong(u64::MAX, 1)).await;
+    journal.check_journal(id, &[record(1)]).await;
+}
+
+pub(super) async fn an_older_incarnation_is_fenced(journal: Subject) {
+    let (id, other) = (session(1), session(2));
+    let first = journal.take_over(id).await.incarnation;
+    journal.append(one(id, first, 1)).await;
+    let neighbour = journal.take_over(other).await.incarnation;
+    let batch = vec![
+        Write::Append(Box::new(one(id, first, 2))),
+        Write::Open(id),
+        Write::Append(Box::new(one(id, first, 3))),
+    ];
+    let written = journal.batch(batch).await;
+    let [Written::Appended(_), Written::Opened(opened), Written::Refused(refused)] = &written[..] else {
+        panic!("{written:?}")
+    };
+    let second = opened.incarnation;
+    assert!(second > first, "{second} after {first}");
+    assert_eq!(opened.last, 2, "what stands before the opening in its batch is in the journal");
+    assert_eq!(*refused, Refusal::Fenced(second));
+    journal.check_refused(one(id, first, 3), Refusal::Fenced(second)).await;
+    let unborn = Incarnation { revival: second.revival + 1, ..second };
+    journal.check_refused(one(id, unborn, 3), Refusal::Fenced(second)).await;
+    journal.append(one(id, second, 3)).await;
+    journal.append(one(other, neighbour, 1)).await;
+    journal.check_journal(id, &[record(1), record(2), record(3)]).await;
+}
+
+pub(super) async fn reopening_fences_the_process_before(mut journal: Subject) {
+    let id = session(1);
+    let old = journal.take_over(id).await.incarnation;
+    journal.append(one(id, old, 1)).await;
+    journal.reopen();
+    let unopened = Incarnation { epoch: old.epoch + 1, revival: 0 };
+    journal.check_refused(one(id, old, 2), Refusal::Fenced(unopened)).await;
+    journal.check_refused(one(id, unopened, 2), Refusal::Fenced(unopened)).await;
+    let opened = journal.take_over(id).await;
+    assert!(opened.incarnation.epoch > old.epoch);
+    assert_eq!(opened.last, 1);
+    journal.check_refused(one(id, old, 2), Refusal::Fenced(opened.incarnation)).await;
+    journal.append(one(id, opened.incarnation, 2)).await;
+    journal.check_journal(id, &[record(1), record(2)]).await;
+}
+
+pub(super) async fn a_refusal_leaves_no_trace_and_disturbs_nobody(journal: Subject) {
+    let [before, refused, after] = [1, 2, 3].map(session);
+    let mut fences = Vec::new();
+    for id in [before, refused, after] {
+        fences.push(journal.take_over(id).await.incarnation);
+    }
+    let mut full = one(refused, fences[1], 2);
+    let limits = Amounts { tokens: Some(5), ..Amounts::default() };
+    full.ledger.open.push(NewAccount { id: account(1), parent: None, limits });
+    full.index = vec![Index::Session(session_row(2, "two")), index_run(2, refused, RunState::Running)];
+    full.key = Some(("again".into(), run(2)));
+    full.send = vec![(after, "\"hello\"".into())];
+    let batch = vec![
+        Write::Append(Box::new(one(before, fences[0], 1))),
+        Write::Append(Box::new(full)),
+        Write::Append(Box::new(one(after, fences[2], 1))),
+        Write::Append(Box::new(one(refused, fences[1], 1))),
+    ];
+    let mut written = journal.batch(batch).await;
+    assert_eq!(written.remove(1), Written::Refused(Refusal::WrongSeq { expected: 2, last: 0 }));
+    assert!(written.into_iter().all(|written| appended(written).last == 1));
+    for id in [before, refused, after] {
+        journal.check_journal(id, &[record(1)]).await;
+    }
+    journal.check_account(account(1), None).await;
+    journal.check(Read::SessionOfKey("two".into()), Rows::Sessions(Vec::new())).await;
+    journal.check(Read::Session(refused), Rows::Sessions(Vec::new())).await;
+    journal.check(Read::OpenRuns, Rows::Runs(Vec::new())).await;
+    journal.check(Read::RunOfKey("again".into()), Rows::Runs(Vec::new())).await;
+    journal.check_inbox(after, &[]).await;
+}
+
+pub(super) async fn an_append_without_records_is_malformed(journal: Subject) {
+    let fence = journal.take_over(session(1)).await.incarnation;
+    journal.check_malformed(Append::new(session(1), fence, 1, Vec::new())).await;
+    journal.check_journal(session(1), &[]).await;
+}
+
+pub(super) async fn large_records_come_back(mut journal: Subject) {
+    let id = session(1);
+    let fence = journal.take_over(id).await.incarnation;
+    let around = [16 * 1024 - 300, 16 * 1024 + 300, 2 * 1024 * 1024];
+    let mut records: Vec<_> =
+        (1..).zip(around).map(|(n, length)| record_of(n, &"é~".repeat(length / 3))).collect();
+    records.push(Arc::clone(&records[2]));
+    assert_eq!(journal.append(Append::new(id, fence, 1, records.clone())).await.last, 4);
+    journal.check_journal(id, &records).await;
+    let item = format!("\"{}\"", "x".repeat(100_000));
+    journal.batch(vec![Write::Deliver(id, item.as_str().into())]).await;
+    journal.check_inbox(id, &[&item]).await;
+    journal.reopen();
+    journal.check_journal(id, &records).await;
+    let opened = journal.take_over(id).await;
+    assert_eq!((opened.last, &*opened.inbox[0].item), (4, item.as_str()));
+}

@@ -1,0 +1,60 @@
+use super::subject::{Subject, appended, one, session};
+use crate::port::{Append, Write, Written};
+
+async fn deliver(journal: &Subject, to: u128, item: &str) -> u64 {
+    match journal.batch(vec![Write::Deliver(session(to), item.into())]).await[..] {
+        [Written::Delivered(row)] => row,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn items_wait_until_they_are_taken(mut journal: Subject) {
+    let first = deliver(&journal, 1, "\"a\"").await;
+    let second = deliver(&journal, 1, "\"b\"").await;
+    deliver(&journal, 2, "\"other\"").await;
+    assert!(first < second);
+    journal.reopen();
+    let opened = journal.take_over(session(1)).await;
+    assert_eq!(opened.inbox, journal.check_inbox(session(1), &["\"a\"", "\"b\""]).await);
+    assert_eq!(opened.inbox[0].id, first);
+    let taking = Append {
+        take: vec![first],
+        send: vec![(session(2), "\"from 1\"".into()), (session(1), "\"to itself\"".into())],
+        ..one(session(1), opened.incarnation, 1)
+    };
+    let batch = vec![Write::Append(Box::new(taking)), Write::Open(session(2))];
+    let mut written = journal.batch(batch).await;
+    let Some(Written::Opened(other)) = written.pop() else { panic!("{written:?}") };
+    assert_eq!(other.inbox.len(), 2, "an opening sees what stands before it in its batch");
+    assert_eq!(appended(written.remove(0)).last, 1);
+    journal.check_inbox(session(1), &["\"b\"", "\"to itself\""]).await;
+    journal.check_inbox(session(2), &["\"other\"", "\"from 1\""]).await;
+    journal.check_inbox(session(3), &[]).await;
+}
+
+pub(super) async fn only_rows_that_wait_can_be_taken(journal: Subject) {
+    let row = deliver(&journal, 1, "1").await;
+    let foreign = deliver(&journal, 2, "2").await;
+    let fence = journal.take_over(session(1)).await.incarnation;
+    let taking = |expected, take| Append { take, ..one(session(1), fence, expected) };
+    journal.check_malformed(taking(1, vec![row + 1_000])).await;
+    journal.check_malformed(taking(1, vec![foreign])).await;
+    journal.check_malformed(taking(1, vec![row, row])).await;
+    journal.check_inbox(session(1), &["1"]).await;
+    journal.append(taking(1, vec![row])).await;
+    journal.check_inbox(session(1), &[]).await;
+    journal.check_malformed(taking(2, vec![row])).await;
+    journal.check_inbox(session(2), &["2"]).await;
+}
+
+pub(super) async fn numbers_are_never_used_again(mut journal: Subject) {
+    let mut before = 0;
+    for expected in 1..=3 {
+        let row = deliver(&journal, 1, "0").await;
+        assert!(row > before, "{row} after {before}");
+        let fence = journal.take_over(session(1)).await.incarnation;
+        journal.append(Append { take: vec![row], ..one(session(1), fence, expected) }).await;
+        before = row;
+        journal.reopen();
+    }
+}

@@ -1,0 +1,57 @@
+//! What every [`Journal`] must do, as one table of cases.
+
+mod accounts;
+mod appends;
+mod inboxes;
+mod rows;
+mod subject;
+
+use futures::future::LocalBoxFuture;
+
+use crate::port::Journal;
+use subject::Subject;
+
+/// Opens one store: the first call finds it empty, each later one finds what the calls before left. What an earlier call
+/// gave is dropped before the next.
+pub type Open = Box<dyn FnMut() -> Box<dyn Journal>>;
+
+/// A case, run on a store of its own. Panics where the contract is broken.
+pub type Case = fn(Open) -> LocalBoxFuture<'static, ()>;
+
+macro_rules! cases {
+    ($($module:ident::$case:ident,)*) => {
+        /// All cases, by name.
+        pub const CASES: &[(&str, Case)] =
+            &[$((stringify!($case), |open| Box::pin($module::$case(Subject::new(open)))),)*];
+    };
+}
+
+cases! {
+    appends::records_come_back_in_a_dense_sequence,
+    appends::a_wrong_sequence_is_refused,
+    appends::an_older_incarnation_is_fenced,
+    appends::reopening_fences_the_process_before,
+    appends::a_refusal_leaves_no_trace_and_disturbs_nobody,
+    appends::an_append_without_records_is_malformed,
+    appends::large_records_come_back,
+    accounts::a_ledger_counts_on_all_ancestors,
+    accounts::what_does_not_fit_is_refused_with_its_numbers,
+    accounts::what_exceeds_is_booked_and_refunded,
+    accounts::an_unknown_account_is_malformed,
+    inboxes::items_wait_until_they_are_taken,
+    inboxes::only_rows_that_wait_can_be_taken,
+    inboxes::numbers_are_never_used_again,
+    rows::a_key_stands_for_one_run,
+    rows::a_session_key_belongs_to_one_session,
+    rows::open_runs_follow_their_state,
+    rows::lists_hold_the_youngest_in_order,
+    rows::everything_is_there_after_reopening,
+}
+
+/// Runs all cases, each on a store that `make` makes.
+pub async fn journal_contract(mut make: impl FnMut() -> Open) {
+    for (name, case) in CASES {
+        tracing::info!(name, "journal contract");
+        case(make()).await;
+    }
+}

@@ -1,0 +1,155 @@
+use std::sync::Arc;
+
+use super::Open;
+use crate::{
+    model::{
+        Account, AccountId, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, Record, RunId, RunRow,
+        RunState, Seq, SessionId, SessionRow, Timestamp, Usage,
+    },
+    port::{
+        Append, Appended, InboxRow, Index, Journal, Opened, Read, ReadError, Refusal, Rows, StoredRecord,
+        Write, Written,
+    },
+};
+
+/// The journal under test.
+pub(super) struct Subject {
+    open: Open,
+    journal: Option<Box<dyn Journal>>,
+}
+
+impl Subject {
+    pub(super) fn new(mut open: Open) -> Self {
+        let journal = Some(open());
+        Self { open, journal }
+    }
+
+    /// Ends the process that holds the store, and starts the next.
+    pub(super) fn reopen(&mut self) {
+        self.journal = None;
+        self.journal = Some((self.open)());
+    }
+
+    pub(super) async fn batch(&self, batch: Vec<Write>) -> Vec<Written> {
+        let writes = batch.len();
+        let written = self.journal().commit(batch).await.expect("the store takes writes");
+        assert_eq!(written.len(), writes, "one answer for each write");
+        written
+    }
+
+    pub(super) async fn take_over(&self, session: SessionId) -> Opened {
+        match self.batch(vec![Write::Open(session)]).await.remove(0) {
+            Written::Opened(opened) => opened,
+            other @ (Written::Appended(_) | Written::Delivered(_) | Written::Refused(_)) => {
+                panic!("opening {session}: {other:?}")
+            }
+        }
+    }
+
+    pub(super) async fn append(&self, append: Append) -> Appended {
+        appended(self.batch(vec![Write::Append(Box::new(append))]).await.remove(0))
+    }
+
+    pub(super) async fn check_refused(&self, append: Append, expect: Refusal) {
+        let written = self.batch(vec![Write::Append(Box::new(append))]).await;
+        assert_eq!(written, [Written::Refused(expect)]);
+    }
+
+    pub(super) async fn check_malformed(&self, append: Append) {
+        let written = self.batch(vec![Write::Append(Box::new(append))]).await;
+        assert!(matches!(written[..], [Written::Refused(Refusal::Malformed(_))]), "{written:?}");
+    }
+
+    /// Expects the session's journal to hold these records and no others.
+    pub(super) async fn check_journal(&self, session: SessionId, records: &[Arc<Record>]) {
+        let all = Read::Records { session, from: 0, max: usize::MAX };
+        let expect = (1..).zip(records).map(|(seq, record)| StoredRecord { seq, record: (**record).clone() });
+        self.check(all, Rows::Records(expect.collect())).await;
+    }
+
+    pub(super) async fn check_inbox(&self, session: SessionId, items: &[&str]) -> Vec<InboxRow> {
+        let rows = match self.read(Read::Inbox(session)).await {
+            Ok(Rows::Inbox(rows)) => rows,
+            other => panic!("inbox of {session}: {other:?}"),
+        };
+        assert_eq!(rows.iter().map(|row| &*row.item).collect::<Vec<_>>(), items);
+        assert!(rows.is_sorted_by_key(|row| row.id));
+        rows
+    }
+
+    pub(super) async fn check_account(&self, id: AccountId, account: Option<&Account>) {
+        self.check(Read::Account(id), Rows::Account(account.copied().map(Box::new))).await;
+    }
+
+    pub(super) async fn check(&self, what: Read, expect: Rows) {
+        assert_eq!(self.read(what.clone()).await, Ok(expect), "{what:?}");
+    }
+
+    async fn read(&self, what: Read) -> Result<Rows, ReadError> {
+        self.journal().read(what).await
+    }
+
+    fn journal(&self) -> &dyn Journal {
+        self.journal.as_deref().expect("the store is open")
+    }
+}
+
+pub(super) fn appended(written: Written) -> Appended {
+    match written {
+        Written::Appended(appended) => appended,
+        other @ (Written::Opened(_) | Written::Delivered(_) | Written::Refused(_)) => {
+            panic!("not appended: {other:?}")
+        }
+    }
+}
+
+/// An append of one record.
+pub(super) fn one(session: SessionId, fence: Incarnation, expected: Seq) -> Append {
+    Append::new(session, fence, expected, vec![record(expected)])
+}
+
+pub(super) fn record(n: u64) -> Arc<Record> {
+    record_of(n, &format!("result {n}: \"ok\"\n"))
+}
+
+pub(super) fn record_of(n: u64, content: &str) -> Arc<Record> {
+    let call = CallId { run: run(1), iteration: 1, n: 1 };
+    let end = CallEnd { status: CallStatus::Ok, content: content.into() };
+    let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+    Arc::new(Record { at: Timestamp(1_700_000_000_000), active_ms: n, body })
+}
+
+pub(super) fn session(n: u128) -> SessionId {
+    SessionId::from_bits(n << 64 | 5)
+}
+
+pub(super) fn run(n: u128) -> RunId {
+    RunId::from_bits(n << 64 | 7)
+}
+
+pub(super) fn account(n: u128) -> AccountId {
+    AccountId::from_bits(n << 64 | 9)
+}
+
+pub(super) fn session_row(n: u128, key: &str) -> SessionRow {
+    SessionRow { id: session(n), key: key.into(), opened_at: Timestamp(17) }
+}
+
+pub(super) fn run_row(n: u128, of: SessionId, state: RunState) -> RunRow {
+    RunRow {
+        id: run(n),
+        session: of,
+        account: run(n).into(),
+        state,
+        accepted_at: Timestamp(18),
+        started_at: None,
+        ended_at: None,
+        ended: None,
+        iterations: 3,
+        usage: Usage { input_tokens: 5, ..Usage::default() },
+    }
+}
+
+pub(super) fn index_run(n: u128, of: SessionId, state: RunState) -> Index {
+    Index::Run(Box::new(run_row(n, of, state)))
+}
