@@ -1,20 +1,26 @@
-//! The actors and the pure core of Hermod.
+//! The actors and the pure core of Hermod: everything that decides, and nothing that touches the world.
+//!
+//! A session's state is the fold of its records. The pure core says what an input means (as records), what a record
+//! changes, and what ought to be in flight; the actors are the shell around it. See `ARCHITECTURE.md` for the tree.
 #![warn(missing_docs)]
 
-mod hub;
 pub mod model;
+pub mod port;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+
+mod hub;
 mod persistence;
 mod policy;
-pub mod port;
 mod provider;
 mod runtime;
 mod session;
 mod supervisor;
-#[cfg(feature = "testkit")]
-pub mod testkit;
 mod tool_executor;
 mod turn;
 
+pub use provider::ProviderStatus;
 pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Watch, World};
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::Terminated;
+pub use tool_executor::ToolStatus;

@@ -1,4 +1,5 @@
 //! The rehearsal model without a socket: which step answers what, and what it is made of.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use hermod::rehearsal::{Faults, Script, next, wire::chat_completions};
 use hermod_actors::model::{Answer, Finish, ToolCall, Usage};

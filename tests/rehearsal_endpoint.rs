@@ -1,4 +1,5 @@
 //! The rehearsal model through a real socket. Time is virtual: it passes when everything waits.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{sync::Arc, time::Duration};
 
@@ -231,6 +232,22 @@ async fn pauses() {
 }
 
 #[tokio::test]
+async fn stopping_waits_for_no_idle_connection() {
+    let running = start(json!([{ "say": "x" }])).await;
+    let address = running.base_url.strip_prefix("http://").unwrap().strip_suffix("/v1").unwrap().to_owned();
+    let mut silent = TcpStream::connect(&address).await.unwrap();
+    let mut used = TcpStream::connect(&address).await.unwrap();
+    used.write_all(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"}") {
+        assert_ne!(used.read_buf(&mut bytes).await.unwrap(), 0);
+    }
+    tokio::time::timeout(Duration::from_mins(1), running.stop()).await.unwrap().unwrap();
+    assert_eq!(used.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn stopping_breaks_open_streams_and_frees_the_port() {
     let running = start(json!([{ "say": "x", "fault": { "stall": "1h", "stall_after": 1 } }])).await;
     let address = running.base_url.strip_prefix("http://").unwrap().strip_suffix("/v1").unwrap().to_owned();
@@ -243,7 +260,7 @@ async fn stopping_breaks_open_streams_and_frees_the_port() {
     while !bytes.ends_with(b"\n\n\r\n") {
         assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0);
     }
-    tokio::time::timeout(Duration::from_secs(60), running.stop()).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_mins(1), running.stop()).await.unwrap().unwrap();
     let _reset = socket.read_to_end(&mut bytes).await;
     let response = Response::parse(&bytes);
     assert_eq!((response.events().len(), response.whole), (1, false));

@@ -1,4 +1,5 @@
 //! The script's format: what is refused and how that is said, the published schema, and the documented example.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use hermod::rehearsal::{Script, next, wire::chat_completions};
 use serde_json::{Value, json};

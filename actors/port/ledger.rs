@@ -71,13 +71,7 @@ where
     }
 
     fn settle(&mut self, settle: &Settle) -> Result<(), E> {
-        let Some(account) = settle.account else {
-            if *settle == Settle::default() {
-                return Ok(());
-            }
-            return malformed("a settlement names no account".to_owned());
-        };
-        for page in self.chain(account)? {
+        for page in self.chain(settle.account)? {
             let now = &mut self.pages[page].now;
             change(&mut now.reserved, &settle.reserved, u64::saturating_sub);
             change(&mut now.spent, &settle.spent, u64::saturating_add);
@@ -127,7 +121,7 @@ where
     }
 
     fn postings(mut self, ledger: &Ledger) -> Result<Vec<Posting>, E> {
-        let settled = ledger.settle.iter().filter_map(|settle| settle.account);
+        let settled = ledger.settle.iter().map(|settle| settle.account);
         let reserved = ledger.reserve.iter().map(|reserve| reserve.account);
         let opened = ledger.open.iter().map(|new| new.id);
         let mut order = Vec::with_capacity(self.pages.len());
@@ -213,7 +207,7 @@ mod tests {
 
     fn settle(reserved: u64, spent: u64, refund: u64) -> Ledger {
         let (reserved, spent, refund) = (tokens(reserved), tokens(spent), tokens(refund));
-        Ledger { settle: vec![Settle { account: Some(CHILD), reserved, spent, refund }], ..Ledger::default() }
+        Ledger { settle: vec![Settle { account: CHILD, reserved, spent, refund }], ..Ledger::default() }
     }
 
     fn short_of(account: AccountId, limit: u64, spent: u64, reserved: u64) -> Refusal {
@@ -268,11 +262,6 @@ mod tests {
         check(&reserve(nobody, 1), malformed(format!("account {nobody} does not exist")));
         check(&open(CHILD, None), malformed(format!("account {CHILD} exists already")));
         check(&open(nobody, Some(nobody)), malformed(format!("account {nobody} does not exist")));
-        let mut unnamed = settle(0, 1, 0);
-        unnamed.settle[0].account = None;
-        check(&unnamed, malformed("a settlement names no account".to_owned()));
-        unnamed.settle[0] = Settle::default();
-        check(&unnamed, Ok(&[]));
     }
 
     #[test]

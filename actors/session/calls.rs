@@ -15,10 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     hub::Hub,
-    model::{
-        Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, ModelStarted,
-        SessionId,
-    },
+    model::{Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, SessionId},
     port::{Deltas, Invocation, ModelRequest},
     provider::{Lease, NoLease, ProviderMsg},
     session::{Inner, SessionMsg, Wiring, view::EncodedView},
@@ -74,7 +71,7 @@ impl Tasks {
     }
 
     /// Cancels what is begun and not due, and forgets it.
-    pub(crate) fn cancel_all_but(&self, begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
+    pub(crate) fn cancel_all_but(begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
         begun.retain(|effect, begun| {
             let keep = due.contains(effect);
             if !keep {
@@ -88,9 +85,9 @@ impl Tasks {
     }
 
     /// Forgets all timers: one of them has gone off, and whatever is still to be waited for is due again.
-    pub(crate) fn forget_timers(&self, begun: &mut BTreeMap<Effect, Begun>) {
+    pub(crate) fn forget_timers(begun: &mut BTreeMap<Effect, Begun>) {
         let calls: Vec<Effect> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
-        self.cancel_all_but(begun, &calls);
+        Self::cancel_all_but(begun, &calls);
     }
 
     /// Makes the attempt of the model call that is started.
@@ -180,6 +177,12 @@ impl Tasks {
             guard.answer(Input::ToolEnded { call, attempt, end });
         });
         Begun::Call(cancel)
+    }
+
+    /// A call that is started without the grant it was started with cannot be made: it is lost, and tried again.
+    pub(crate) fn lost(&self, call: CallId, attempt: Attempt) -> Begun {
+        drop(Guard::new(self.session.clone(), call, attempt));
+        Begun::Call(CancellationToken::new())
     }
 
     /// Waits for what the call needs.

@@ -72,7 +72,6 @@ pub(crate) struct Parts {
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     pub(crate) sessions: ActorRef<SessionsMsg>,
-    pub(crate) providers: ActorRef<ProvidersMsg>,
     pub(crate) wiring: Arc<Wiring>,
 }
 
@@ -119,7 +118,7 @@ impl Actor for Root {
             (executor.get_id(), "ToolExecutor"),
             (sessions.get_id(), "SessionSupervisor"),
         ];
-        if parts.doors.send(Doors { sessions, providers, wiring }).is_err() {
+        if parts.doors.send(Doors { sessions, wiring }).is_err() {
             return Err("whoever wanted the runtime has gone".into());
         }
         Ok(RootState { children, persistence: persistence.get_id(), hub, terminated: parts.terminated })

@@ -83,7 +83,7 @@ impl Actor for ProviderSupervisor {
                 child.actor = actor;
             }
             Verdict::GiveUp => {
-                tracing::error!(provider = %name, %error, "provider actor keeps dying, given up")
+                tracing::error!(provider = %name, %error, "provider actor keeps dying, given up");
             }
         }
         Ok(())

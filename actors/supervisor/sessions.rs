@@ -46,7 +46,7 @@ pub(crate) struct NewSession {
 #[derive(Debug)]
 pub(crate) enum Inner {
     /// A session's journal was read, or not.
-    Opened(SessionId, Result<(Dormant, Incarnation), String>),
+    Opened(SessionId, Box<Result<(Dormant, Incarnation), String>>),
     /// The tasks of a dead session have ended.
     TasksEnded(SessionId),
 }
@@ -117,7 +117,7 @@ impl Actor for SessionSupervisor {
             SessionsMsg::Revive(session) => state.deliver(&me, session, None, None),
             SessionsMsg::Suspend(reply) => state.suspend(reply),
             SessionsMsg::Inner(Inner::Opened(session, opened)) => {
-                state.opened(&me, session, opened).await;
+                state.opened(&me, session, *opened).await;
             }
             SessionsMsg::Inner(Inner::TasksEnded(session)) => state.tasks_ended(&me, session),
         }
@@ -158,9 +158,9 @@ impl State {
         match &mut entry.place {
             Place::Opening(waiting) | Place::Ending(waiting, _) => waiting.extend(message),
             Place::Live(actor) => {
-                let refused = message.map(|message| actor.cast(message));
+                let Some(message) = message else { return };
                 // A dead actor's event is on its way: until it comes, what is said to it waits.
-                if let Some(Err(ractor::MessagingErr::SendErr(message))) = refused {
+                if let Err(ractor::MessagingErr::SendErr(message)) = actor.cast(message) {
                     entry.place = Place::Ending(vec![message], Next::Rest);
                 }
             }

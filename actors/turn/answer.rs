@@ -28,14 +28,15 @@ impl Draft {
         if *wanted != attempt {
             return;
         }
+        let estimate = limits::estimate(run, &self.turn, attempt, self.tokens_left);
         let started = ModelStarted {
             call,
             attempt,
             model: model.clone(),
             view: self.turn.last,
             request: self.turn.history.hash(),
-            max_tokens: run.spec.limits.max_tokens,
-            reserved: limits::reservation(run, &self.turn, attempt),
+            max_tokens: estimate.max_tokens,
+            reserved: estimate.reserved,
             incarnation: self.turn.incarnation,
         };
         self.push(Body::ModelStarted(Box::new(started)));

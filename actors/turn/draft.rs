@@ -7,7 +7,7 @@ use crate::{
     model::{
         Body, CallEnd, CallEnded, CallId, CallLost, CallStarted, CallStatus, Cause, EffectClass, Ended,
         Failure, FailureClass, Incarnation, Ledger, ModelFailed, ModelRef, NoAllowance, Now, Outcome, Record,
-        RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason,
+        RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason, Usage,
     },
     port::Index,
     turn::{
@@ -42,13 +42,20 @@ pub(crate) struct Draft {
     pub(super) decision: Decision,
     /// What did not fit when this was decided before.
     refused: Option<(RunId, NoAllowance)>,
+    /// What is left of tokens, as far as is known.
+    pub(super) tokens_left: Option<u64>,
     /// The row of the run whose terminal record is being written, as it was before.
     pub(super) before_end: Option<RunRow>,
 }
 
 impl Draft {
     pub(super) fn new(turn: Turn, now: Now) -> Self {
-        Self { turn, now, decision: Decision::default(), refused: None, before_end: None }
+        Self { turn, now, decision: Decision::default(), refused: None, tokens_left: None, before_end: None }
+    }
+
+    /// With what is left of tokens, so that a call asks for no more than that.
+    pub(crate) fn with_tokens_left(self, tokens_left: Option<u64>) -> Self {
+        Self { tokens_left, ..self }
     }
 
     /// Decides what one more input means.
@@ -60,7 +67,7 @@ impl Draft {
                     prompt: Arc::clone(prompt),
                     incarnation: *incarnation,
                     boot: boot.clone(),
-                }))
+                }));
             }
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
             Input::Submitted { run, input, spec, key } => {
@@ -165,6 +172,33 @@ impl Draft {
         self.refused.is_none() && self.run().is_some_and(|run| run.stopping.is_none())
     }
 
+    /// The attempt of a tool call that is started, 0 if none is.
+    fn attempt(&self, call: CallId) -> u32 {
+        match self.call(call).map(|call| &call.state) {
+            Some(CallState::Started(started, _)) => started.attempt,
+            Some(CallState::Proposed | CallState::Admitted(_) | CallState::Ended(_)) | None => 0,
+        }
+    }
+
+    /// Whether this attempt of a call starts in this draft, so that it is certain that nothing was done.
+    pub(super) fn started_here(&self, call: CallId, attempt: u32) -> bool {
+        self.decision.records.iter().any(|record| match &record.body {
+            Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
+            Body::CallStarted(started) => started.call == call && started.attempt == attempt,
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunAccepted(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_)
+            | Body::CallEnded(_)
+            | Body::CallLost(_) => false,
+        })
+    }
+
     fn start(&mut self, call: CallId, attempt: u32) {
         let admitted = self.may_start()
             && self
@@ -218,7 +252,7 @@ impl Draft {
         if current == Some(id) {
             self.wind_down(ended);
         } else if self.turn.queue.iter().any(|queued| queued.accepted.run == id) {
-            self.push(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Default::default() }));
+            self.push(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Usage::default() }));
         }
     }
 
@@ -240,6 +274,9 @@ impl Draft {
         let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let asking = run.asking().map(|started| (started.call, started.attempt));
+        // Started in this very draft: nothing has been done yet, and nothing will be.
+        let here = |call: &&Call| matches!(&call.state, CallState::Started(s, _) if self.started_here(s.call, s.attempt));
+        let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         if run.open_calls() == 0 && unstarted.is_empty() && asking.is_none() {
             return self.end_run(ended);
         }
@@ -248,14 +285,10 @@ impl Draft {
             let failure = Failure::new(FailureClass::Cancelled, "the run was stopped");
             self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None }));
         }
-        for call in unstarted {
-            let end = CallEnd::error(
-                CallStatus::NotStarted,
-                "not started",
-                None,
-                &format!("the run ends: {ended}"),
-            );
-            self.end_call(call, 0, end);
+        for call in unstarted.into_iter().chain(revoked) {
+            let hint = format!("the run ends: {ended}");
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
+            self.end_call(call, self.attempt(call), end);
         }
         self.end_if_stopped();
     }

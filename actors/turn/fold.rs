@@ -23,8 +23,7 @@ impl Turn {
         let now = Now { at: record.at, active_ms: record.active_ms };
         match &record.body {
             Body::SessionOpened(opened) => {
-                self.head =
-                    Arc::new(Head { key: Arc::clone(&opened.key), prompt: Arc::clone(&opened.prompt) });
+                self.head = Arc::new(Head { prompt: Arc::clone(&opened.prompt) });
                 self.incarnation = opened.incarnation;
                 self.boot = opened.boot.as_str().into();
             }

@@ -8,15 +8,29 @@ use crate::{
 /// Bytes of text that make a token, roughly, in every model family.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// What an attempt of the model call reserves: its iteration once, its tokens with each attempt, because each may be
-/// billed.
-pub(super) fn reservation(run: &Run, turn: &Turn, attempt: Attempt) -> Amounts {
+/// Fewer output tokens than this are not worth a call: it is refused instead.
+const LEAST_OUTPUT: u64 = 256;
+
+/// What one attempt of a model call asks for, and reserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Estimate {
+    /// Output tokens to ask for.
+    pub(super) max_tokens: u64,
+    /// What is reserved: the iteration once, tokens with each attempt, because each may be billed.
+    pub(super) reserved: Amounts,
+}
+
+/// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
+/// what is left.
+pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt, left: Option<u64>) -> Estimate {
     let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
     let bytes = u64::try_from(turn.history.bytes() + head).unwrap_or(u64::MAX);
     let input = bytes / BYTES_PER_TOKEN;
-    Amounts {
-        iterations: (attempt == 1).then_some(1),
-        tokens: Some(input.saturating_add(input / 4).saturating_add(run.spec.limits.max_tokens)),
-        ..Amounts::default()
-    }
+    let input = input.saturating_add(input / 4);
+    let wanted = run.spec.limits.max_tokens;
+    let room = left.map_or(wanted, |left| left.saturating_sub(input));
+    let max_tokens = if room >= LEAST_OUTPUT { wanted.min(room) } else { wanted };
+    let iterations = (attempt == 1).then_some(1);
+    let tokens = Some(input.saturating_add(max_tokens));
+    Estimate { max_tokens, reserved: Amounts { iterations, tokens, ..Amounts::default() } }
 }

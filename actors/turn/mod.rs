@@ -50,7 +50,6 @@ pub(crate) struct Turn {
 /// What does not change in a session's life.
 #[derive(Debug)]
 struct Head {
-    key: Arc<str>,
     prompt: Arc<str>,
 }
 
@@ -60,7 +59,7 @@ impl Turn {
         let nothing: Arc<str> = "".into();
         Self {
             session,
-            head: Arc::new(Head { key: Arc::clone(&nothing), prompt: Arc::clone(&nothing) }),
+            head: Arc::new(Head { prompt: Arc::clone(&nothing) }),
             incarnation: Incarnation::default(),
             boot: nothing,
             last: 0,
@@ -94,27 +93,12 @@ impl Turn {
         self.last
     }
 
-    /// How long the session has been alive, as of its last record.
-    pub(crate) const fn active_ms(&self) -> u64 {
-        self.active_ms
-    }
-
-    /// Who may append.
-    pub(crate) const fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
     /// The run under way.
     pub(crate) fn current(&self) -> Option<(RunId, &Arc<RunSpec>)> {
         match &self.phase {
             Phase::Idle => None,
             Phase::Running(run) => Some((run.id, &run.spec)),
         }
-    }
-
-    /// Whether a run is under way or waits.
-    pub(crate) const fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Idle)
     }
 
     /// The system prompt of the run under way, with the run's own system message as its last layer.

@@ -18,6 +18,7 @@ impl Draft {
     /// Books what a record reserves, spends and gives back; called before it is folded.
     pub(super) fn account(&mut self, body: &Body) {
         let asking = self.run().and_then(Run::asking).cloned();
+        let never_made = self.ends_here(body);
         let ledger = &mut self.decision.ledger;
         match body {
             Body::RunAccepted(accepted) => ledger.open.push(NewAccount {
@@ -27,6 +28,11 @@ impl Draft {
             }),
             Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
             Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered),
+            Body::ModelFailed(failed) if never_made => {
+                let reserved = asking.map(|asking| asking.reserved).unwrap_or_default();
+                unreserve(ledger, failed.call.run.into(), &reserved);
+            }
+            Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
             Body::ModelFailed(failed) => settle_failure(ledger, asking.as_deref(), failed),
             Body::LateSettled(late) => ledger.settle.push(Settle {
                 account: late.call.run.into(),
@@ -44,6 +50,14 @@ impl Draft {
             | Body::RunStopping(_)
             | Body::RunEnded(_) => {}
         }
+    }
+
+    /// Whether a record ends a call that starts in this very draft.
+    fn ends_here(&self, body: &Body) -> bool {
+        if let Body::ModelFailed(failed) = body {
+            return self.started_here(failed.call, failed.attempt);
+        }
+        matches!(body, Body::CallEnded(ended) if self.started_here(ended.call, ended.attempt))
     }
 
     /// Lists what a record changes for those who look for runs and sessions; called after it is folded.
@@ -150,6 +164,16 @@ fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
     match ledger.reserve.iter_mut().find(|reserve| reserve.account == account) {
         Some(reserve) => add(&mut reserve.amounts, &amounts),
         None => ledger.reserve.push(Reserve { account, amounts }),
+    }
+}
+
+/// Takes back what this very append reserves.
+fn unreserve(ledger: &mut Ledger, account: AccountId, amounts: &Amounts) {
+    let Some(reserve) = ledger.reserve.iter_mut().find(|reserve| reserve.account == account) else { return };
+    for dimension in Dimension::ALL {
+        if let (Some(there), Some(less)) = (reserve.amounts.get(dimension), amounts.get(dimension)) {
+            reserve.amounts.set(dimension, there.saturating_sub(less));
+        }
     }
 }
 

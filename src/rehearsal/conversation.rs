@@ -61,10 +61,10 @@ pub struct Run<'c, 'a> {
 impl<'a> Content<'a> {
     /// `None` if it is none of the three shapes.
     pub fn of(raw: Option<&'a RawValue>) -> Option<Self> {
-        match raw.map_or(b'n', |raw| raw.get().as_bytes()[0]) {
-            b'n' => Some(Self(None)),
-            b'"' | b'[' => Some(Self(raw)),
-            _ => None,
+        match raw.map(RawValue::get) {
+            None | Some("null") => Some(Self(None)),
+            Some(text) if text.starts_with(['"', '[']) => Some(Self(raw)),
+            Some(_) => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The rehearsal model: a scripted model behind a real loopback endpoint, for demos, tests and benchmarks.
 //!
-//! A request's bytes become a [`Conversation`] ([`wire`]), [`next`] says what the script answers to it, [`wire`]
+//! A request's bytes become a [`Conversation`] ([`wire`]), [`next()`] says what the script answers to it, [`wire`]
 //! renders that as the events of the wire format, and [`Rehearsal`] moves the bytes. All but the last is pure, so
 //! whoever hosts the model, a revived run meets the same one. The script's format is described in `docs/rehearsal.md`.
 

@@ -4,7 +4,7 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
     routing::{get, post},
     serve::ListenerExt,
@@ -16,9 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Faults, Script, next,
-    script::Fault,
-    stream,
+    Fault, Faults, Pace, Script, next, stream,
     wire::{Events, Refusal, Reply, chat_completions},
 };
 
@@ -114,7 +112,7 @@ async fn complete(State(stage): State<Arc<Stage>>, request: Request) -> Response
             return refuse(&Refusal { status: 413, message, param: None });
         }
     };
-    let (events, pace, fault, reply) = match play(&stage, &body) {
+    let Played { events, pace, fault, reply } = match play(&stage, &body) {
         Ok(played) => played,
         Err(refusal) => return refuse(&refusal),
     };
@@ -132,14 +130,20 @@ async fn complete(State(stage): State<Arc<Stage>>, request: Request) -> Response
     respond(StatusCode::OK, content_type, stream::body(events, pace, fault, stage.stop.clone()))
 }
 
-type Played<'s> = (Events, super::Pace, Option<&'s Fault>, Reply);
+/// An answer before it is sent.
+struct Played<'s> {
+    events: Events,
+    pace: Pace,
+    fault: Option<&'s Fault>,
+    reply: Reply,
+}
 
 fn play<'s>(stage: &'s Stage, body: &[u8]) -> Result<Played<'s>, Refusal> {
     let exchange = chat_completions::read(body)?;
     let scripted = next(&stage.script, &exchange.conversation);
     let fault = stage.faults.strike(&scripted, &exchange.conversation);
     let events = chat_completions::write(&scripted, &stage.model, exchange.reply);
-    Ok((events, scripted.pace, fault, exchange.reply))
+    Ok(Played { events, pace: scripted.pace, fault, reply: exchange.reply })
 }
 
 async fn models(State(stage): State<Arc<Stage>>) -> Response {
@@ -155,7 +159,7 @@ async fn unknown(request: Request) -> Response {
     refuse(&Refusal { status: 404, message, param: None })
 }
 
-fn scripted_error(status: StatusCode, headers: &axum::http::HeaderMap, body: Option<&str>) -> Response {
+fn scripted_error(status: StatusCode, headers: &HeaderMap, body: Option<&str>) -> Response {
     let message = format!("(rehearsal) the script answers {status} here");
     let refusal = Refusal { status: status.as_u16(), message, param: None };
     let mut response = match body {

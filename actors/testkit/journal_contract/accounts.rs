@@ -17,12 +17,8 @@ fn reserve(of: AccountId, n: u64) -> Ledger {
 }
 
 fn settle(of: AccountId, reserved: u64, spent: u64) -> Ledger {
-    let settle = Settle {
-        account: Some(of),
-        reserved: tokens(reserved),
-        spent: tokens(spent),
-        refund: Amounts::default(),
-    };
+    let settle =
+        Settle { account: of, reserved: tokens(reserved), spent: tokens(spent), refund: Amounts::default() };
     Ledger { settle: vec![settle], ..Ledger::default() }
 }
 

@@ -1,152 +1,30 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
+mod read;
+mod request;
+mod watch;
+
 use std::{sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorRef, RpcReplyPort};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{
+    oneshot,
+    watch::{Receiver, channel},
+};
 
 use crate::{
     hub::Hub,
-    model::{
-        AssistantMessage, Body, BootId, Durable, Ended, Event, EventBody, IdError, Outcome, Record, RunId,
-        RunRow, RunSpec, RunState, Seq, SessionId, SessionRow, StopReason, Timestamp, Usage,
-    },
-    persistence::replay,
-    port::{Clock, Journal, Provider, Read, ReadError, Rows, Tool},
+    model::Outcome,
+    model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
+    port::{Journal, Read},
+    provider::{ProviderMsg, ProviderStatus},
     session::{Accepted, NotAccepted, SessionMsg},
-    supervisor::{Doors, NewSession, Parts, Root, SessionsMsg, Terminated},
+    supervisor::{Doors, NewSession, Parts, ProvidersMsg, Root, SessionsMsg, Terminated},
+    tool_executor::{ToolExecutorMsg, ToolStatus},
     turn::Input,
 };
-
-/// What the runtime is given of the world.
-#[derive(Debug)]
-pub struct World {
-    /// The store.
-    pub journal: Arc<dyn Journal>,
-    /// The time, and chance.
-    pub clock: Arc<dyn Clock>,
-    /// The boot of the machine.
-    pub boot: BootId,
-    /// The endpoints by name, each with how many calls it may have at once.
-    pub providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
-    /// The tools.
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// How many tool calls may be under way at once.
-    pub tool_calls: usize,
-    /// What a request that does not say otherwise is run with.
-    pub defaults: Defaults,
-}
-
-/// See [`World::defaults`].
-#[derive(Debug, Clone)]
-pub struct Defaults {
-    /// The spec of a run.
-    pub spec: RunSpec,
-    /// The system prompt of a new session.
-    pub prompt: Arc<str>,
-}
-
-/// A task for the runtime.
-#[derive(Debug, Clone)]
-pub struct RunRequest {
-    /// What is to be done; not empty.
-    pub input: Arc<str>,
-    /// In which conversation.
-    pub session: SessionChoice,
-    /// With what; the defaults if absent.
-    pub spec: Option<RunSpec>,
-    /// The system prompt, if the session is new; the default if absent.
-    pub prompt: Option<Arc<str>>,
-    /// A repeated request with the same key gets the first one's run.
-    pub idempotency_key: Option<Arc<str>>,
-}
-
-impl RunRequest {
-    /// A task in a conversation of its own, with the defaults.
-    pub fn new(input: impl Into<Arc<str>>) -> Self {
-        Self {
-            input: input.into(),
-            session: SessionChoice::New,
-            spec: None,
-            prompt: None,
-            idempotency_key: None,
-        }
-    }
-}
-
-/// Which session a run belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionChoice {
-    /// A new one.
-    New,
-    /// The one with the key; a new one if there is none.
-    Key(Arc<str>),
-    /// The one with the id, which must exist.
-    Id(SessionId),
-}
-
-/// What came of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunResult {
-    /// The run.
-    pub run: RunId,
-    /// Its session.
-    pub session: SessionId,
-    /// How it ended.
-    pub ended: Ended,
-    /// What the model said last: the answer of a completed run; of another, at most a part of one.
-    pub text: Option<String>,
-    /// The iterations it took.
-    pub iterations: u32,
-    /// What its model calls used.
-    pub usage: Usage,
-    /// When it was accepted.
-    pub accepted_at: Timestamp,
-    /// When it began.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub ended_at: Option<Timestamp>,
-}
-
-/// A run that did not complete.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// The request cannot be taken as it is.
-    #[error("{field}: {error}")]
-    Invalid {
-        /// The field of the request.
-        field: &'static str,
-        /// What is wrong with it, and the remedy.
-        error: String,
-    },
-    /// There is no such session.
-    #[error("there is no session {0}")]
-    NoSession(SessionId),
-    /// There is no such run.
-    #[error("there is no run {0}")]
-    NoRun(RunId),
-    /// It was not accepted.
-    #[error(transparent)]
-    NotAccepted(NotAccepted),
-    /// The store cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The runtime has ended; the run goes on when it is started again.
-    #[error("the runtime has ended: {0}")]
-    Terminated(Terminated),
-    /// The time given to wait is over; the run goes on.
-    #[error("run {0} has not ended yet")]
-    StillRunning(RunId),
-    /// It ended in another way than by completing.
-    #[error("{}", .0.ended)]
-    NotCompleted(Box<RunResult>),
-}
-
-impl From<IdError> for RunError {
-    fn from(error: IdError) -> Self {
-        Self::Invalid { field: "id", error: error.to_string() }
-    }
-}
+pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
+pub use watch::Watch;
 
 /// The running system.
 #[derive(Debug)]
@@ -155,13 +33,13 @@ pub struct Runtime {
     doors: Doors,
     journal: Arc<dyn Journal>,
     defaults: Defaults,
-    terminated: watch::Receiver<Option<Terminated>>,
+    terminated: Receiver<Option<Terminated>>,
 }
 
 impl Runtime {
     /// Starts the actors. Nothing is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
     pub async fn start(world: World) -> Result<Self, Terminated> {
-        let (terminated, watched) = watch::channel(None);
+        let (terminated, watched) = channel(None);
         let (doors, opened) = oneshot::channel();
         let parts = Parts {
             journal: Arc::clone(&world.journal),
@@ -273,16 +151,7 @@ impl Runtime {
 
     /// Watches a session from the record `from` on (1 for all). No record is missed; deltas are those from now on.
     pub fn watch(&self, session: SessionId, from: Seq) -> Watch {
-        let hub = Arc::clone(self.hub());
-        let live = hub.watch(session);
-        Watch {
-            journal: Arc::clone(&self.journal),
-            hub,
-            session,
-            next: from,
-            replayed: Some(Vec::new()),
-            live,
-        }
+        Watch::new(Arc::clone(&self.journal), Arc::clone(self.hub()), session, from)
     }
 
     /// Stops a run; resolves when it is on disk that it is to stop. Its outcome follows.
@@ -326,6 +195,28 @@ impl Runtime {
     /// The youngest sessions, at most `max`, in the order in which they were opened.
     pub async fn sessions(&self, max: usize) -> Result<Vec<SessionRow>, RunError> {
         self.read_sessions(Read::Sessions { max }).await
+    }
+
+    /// What each provider has seen since the runtime started, by name.
+    pub async fn providers(&self) -> Vec<ProviderStatus> {
+        let mut statuses = Vec::new();
+        for name in self.doors.wiring.leases.names() {
+            let (sender, receiver) = oneshot::channel();
+            let ask = ProvidersMsg::To(Arc::clone(name), ProviderMsg::Status(sender.into()));
+            if self.doors.wiring.providers.cast(ask).is_ok()
+                && let Ok(status) = receiver.await
+            {
+                statuses.push(status);
+            }
+        }
+        statuses
+    }
+
+    /// What the executor has seen since the runtime started; `None` if it is gone.
+    pub async fn tool_status(&self) -> Option<ToolStatus> {
+        let (sender, receiver) = oneshot::channel();
+        self.doors.wiring.executor.cast(ToolExecutorMsg::Status(sender.into())).ok()?;
+        receiver.await.ok()
     }
 
     /// Ends all tasks and actors without an outcome: at the next start, what was under way goes on.
@@ -410,119 +301,5 @@ impl Runtime {
     async fn accepted(&self, run: RunId) -> Result<Accepted, RunError> {
         let row = self.row(run).await?;
         Ok(Accepted { run, session: row.session, at: row.accepted_at })
-    }
-
-    /// A run's row.
-    pub async fn row(&self, run: RunId) -> Result<RunRow, RunError> {
-        self.read_runs(Read::Run(run)).await?.pop().ok_or(RunError::NoRun(run))
-    }
-
-    /// A session's row: by its id.
-    pub async fn session(&self, session: SessionId) -> Result<SessionRow, RunError> {
-        self.read_sessions(Read::Session(session)).await?.pop().ok_or(RunError::NoSession(session))
-    }
-
-    /// A session's row: by its key, if there is one.
-    pub async fn session_of_key(&self, key: &str) -> Result<Option<SessionRow>, RunError> {
-        Ok(self.read_sessions(Read::SessionOfKey(key.into())).await?.pop())
-    }
-
-    /// The records of a session from `from` on, each with its sequence.
-    pub async fn journal(&self, session: SessionId, from: Seq) -> Result<Vec<(Seq, Arc<Record>)>, RunError> {
-        let mut records = Vec::new();
-        replay(&*self.journal, session, from, |seq, record| records.push((seq, Arc::clone(&*record))))
-            .await?;
-        Ok(records)
-    }
-
-    async fn read_runs(&self, what: Read) -> Result<Vec<RunRow>, RunError> {
-        match self.journal.read(what).await? {
-            Rows::Runs(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
-        }
-    }
-
-    async fn read_sessions(&self, what: Read) -> Result<Vec<SessionRow>, RunError> {
-        match self.journal.read(what).await? {
-            Rows::Sessions(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) => Err(other_question()),
-        }
-    }
-
-    async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
-        // What was said last stands directly before the terminal record, in the same append.
-        let records = self.journal(row.session, row.last.saturating_sub(1).max(row.first)).await?;
-        let said = records.iter().find_map(|(_, record)| match &record.body {
-            Body::ModelAnswered(answered) if answered.call.run == row.id => {
-                Some(Arc::clone(&answered.message))
-            }
-            _ => None,
-        });
-        let text = said.filter(|said| !said.text.is_empty()).map(|said| AssistantMessage::clone(&said).text);
-        Ok(RunResult {
-            run: row.id,
-            session: row.session,
-            ended: row.ended.unwrap_or(Ended { outcome: Outcome::Failed, cause: None }),
-            text,
-            iterations: row.iterations,
-            usage: row.usage,
-            accepted_at: row.accepted_at,
-            started_at: row.started_at,
-            ended_at: row.ended_at,
-        })
-    }
-}
-
-fn other_question() -> RunError {
-    RunError::Read(ReadError::Unavailable("the journal answered another question".into()))
-}
-
-/// What a watcher reads from.
-#[derive(Debug)]
-pub struct Watch {
-    journal: Arc<dyn Journal>,
-    hub: Arc<Hub>,
-    session: SessionId,
-    next: Seq,
-    /// Records still to be handed out before the live ones; `None` when all of them were.
-    replayed: Option<Vec<(Seq, Durable<Arc<Record>>)>>,
-    live: mpsc::Receiver<Event>,
-}
-
-impl Watch {
-    /// The next event; errors are those of the store. Never ends by itself.
-    pub async fn next(&mut self) -> Result<Event, ReadError> {
-        loop {
-            if let Some(replayed) = &mut self.replayed {
-                if let Some((seq, record)) = replayed.pop() {
-                    self.next = seq + 1;
-                    return Ok(Event { session: self.session, body: EventBody::Recorded { seq, record } });
-                }
-                let mut records = Vec::new();
-                replay(&*self.journal, self.session, self.next, |seq, record| records.push((seq, record)))
-                    .await?;
-                records.reverse();
-                self.replayed = (!records.is_empty()).then_some(records);
-                continue;
-            }
-            match self.live.recv().await {
-                Some(Event { body: EventBody::Recorded { seq, .. }, .. }) if seq < self.next => {}
-                // A gap: what lies in it is on disk.
-                Some(Event { body: EventBody::Recorded { seq, .. }, .. }) if seq > self.next => {
-                    self.replayed = Some(Vec::new());
-                }
-                Some(event) => {
-                    if let EventBody::Recorded { seq, .. } = &event.body {
-                        self.next = seq + 1;
-                    }
-                    return Ok(event);
-                }
-                // Fell behind: listen anew, and read what was missed.
-                None => {
-                    self.live = self.hub.watch(self.session);
-                    self.replayed = Some(Vec::new());
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,138 @@
+use std::sync::Arc;
+
+use crate::{
+    model::{BootId, Ended, IdError, RunId, RunSpec, SessionId, Timestamp, Usage},
+    port::{Clock, Journal, Provider, ReadError, Tool},
+    session::NotAccepted,
+    supervisor::Terminated,
+};
+
+/// What the runtime is given of the world.
+#[derive(Debug)]
+pub struct World {
+    /// The store.
+    pub journal: Arc<dyn Journal>,
+    /// The time, and chance.
+    pub clock: Arc<dyn Clock>,
+    /// The boot of the machine.
+    pub boot: BootId,
+    /// The endpoints by name, each with how many calls it may have at once.
+    pub providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
+    /// The tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// How many tool calls may be under way at once.
+    pub tool_calls: usize,
+    /// What a request that does not say otherwise is run with.
+    pub defaults: Defaults,
+}
+
+/// See [`World::defaults`].
+#[derive(Debug, Clone)]
+pub struct Defaults {
+    /// The spec of a run.
+    pub spec: RunSpec,
+    /// The system prompt of a new session.
+    pub prompt: Arc<str>,
+}
+
+/// A task for the runtime.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    /// What is to be done; not empty.
+    pub input: Arc<str>,
+    /// In which conversation.
+    pub session: SessionChoice,
+    /// With what; the defaults if absent.
+    pub spec: Option<RunSpec>,
+    /// The system prompt, if the session is new; the default if absent.
+    pub prompt: Option<Arc<str>>,
+    /// A repeated request with the same key gets the first one's run.
+    pub idempotency_key: Option<Arc<str>>,
+}
+
+impl RunRequest {
+    /// A task in a conversation of its own, with the defaults.
+    pub fn new(input: impl Into<Arc<str>>) -> Self {
+        Self {
+            input: input.into(),
+            session: SessionChoice::New,
+            spec: None,
+            prompt: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+/// Which session a run belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChoice {
+    /// A new one.
+    New,
+    /// The one with the key; a new one if there is none.
+    Key(Arc<str>),
+    /// The one with the id, which must exist.
+    Id(SessionId),
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunResult {
+    /// The run.
+    pub run: RunId,
+    /// Its session.
+    pub session: SessionId,
+    /// How it ended.
+    pub ended: Ended,
+    /// What the model said last: the answer of a completed run; of another, at most a part of one.
+    pub text: Option<String>,
+    /// The iterations it took.
+    pub iterations: u32,
+    /// What its model calls used.
+    pub usage: Usage,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// A run that did not complete.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The request cannot be taken as it is.
+    #[error("{field}: {error}")]
+    Invalid {
+        /// The field of the request.
+        field: &'static str,
+        /// What is wrong with it, and the remedy.
+        error: String,
+    },
+    /// There is no such session.
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    /// It was not accepted.
+    #[error(transparent)]
+    NotAccepted(NotAccepted),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The runtime has ended; the run goes on when it is started again.
+    #[error("the runtime has ended: {0}")]
+    Terminated(Terminated),
+    /// The time given to wait is over; the run goes on.
+    #[error("run {0} has not ended yet")]
+    StillRunning(RunId),
+    /// It ended in another way than by completing.
+    #[error("{}", .0.ended)]
+    NotCompleted(Box<RunResult>),
+}
+
+impl From<IdError> for RunError {
+    fn from(error: IdError) -> Self {
+        Self::Invalid { field: "id", error: error.to_string() }
+    }
+}

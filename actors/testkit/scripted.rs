@@ -1,0 +1,178 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use serde_json::{Value, json};
+
+use crate::{
+    model::{
+        Answer, AssistantMessage, CallEnd, CallStatus, EffectClass, Failure, Finish, Message, ToolCall,
+        ToolSpec, Usage,
+    },
+    port::{BadArguments, Deltas, Encoder, Invocation, ModelRequest, Provider, Tool},
+};
+
+/// What a scripted model says: a function of the view, whose messages are JSON objects as [`PlainEncoder`] writes them.
+pub type Script = Arc<dyn Fn(&[Value]) -> Result<Answer, Failure> + Send + Sync>;
+
+/// A model without a network.
+#[derive(Clone)]
+pub struct ScriptedProvider {
+    script: Script,
+    delay: Duration,
+}
+
+impl ScriptedProvider {
+    /// A model that answers by the script, after a delay of tokio's time.
+    pub fn new(
+        delay: Duration,
+        script: impl Fn(&[Value]) -> Result<Answer, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { script: Arc::new(script), delay }
+    }
+}
+
+impl fmt::Debug for ScriptedProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedProvider").finish_non_exhaustive()
+    }
+}
+
+impl Provider for ScriptedProvider {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        // One for all, so that views stay encoded from call to call.
+        static ENCODER: std::sync::OnceLock<Arc<PlainEncoder>> = std::sync::OnceLock::new();
+        let encoder: &Arc<PlainEncoder> = ENCODER.get_or_init(Arc::default);
+        Arc::<PlainEncoder>::clone(encoder)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        async move {
+            tokio::time::sleep(self.delay).await;
+            let answer = (self.script)(&PlainEncoder::decode(&request))?;
+            if !answer.message.text.is_empty() {
+                deltas.text(&answer.message.text);
+            }
+            Ok(answer)
+        }
+        .boxed()
+    }
+}
+
+/// Writes messages as `{"role", "text" | "calls" | "call" and "content"}`.
+#[derive(Debug, Default)]
+pub struct PlainEncoder;
+
+impl PlainEncoder {
+    /// The messages of a request, the system prompt first.
+    pub fn decode(request: &ModelRequest) -> Vec<Value> {
+        let mut bytes = request.head.to_vec();
+        request.messages.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        bytes.push(b']');
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+}
+
+impl Encoder for PlainEncoder {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> Bytes {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        format!("[{}", json!({"role": "system", "text": system, "tools": names})).into()
+    }
+
+    fn message(&self, message: &Message) -> Bytes {
+        let value = match message {
+            Message::System(text) => json!({"role": "system", "text": **text}),
+            Message::User(text) => json!({"role": "user", "text": **text}),
+            Message::Assistant(said) => {
+                json!({"role": "assistant", "text": said.text, "calls": said.calls})
+            }
+            Message::Tool { call, name, content } => {
+                json!({"role": "tool", "call": **call, "name": **name, "content": **content})
+            }
+        };
+        format!(",{value}").into()
+    }
+}
+
+/// A whole answer that says `text`.
+pub fn says(text: &str) -> Answer {
+    let message = AssistantMessage { text: text.into(), ..AssistantMessage::default() };
+    let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
+    Answer { message, finish: Finish::Stop, usage }
+}
+
+/// A whole answer that asks for these calls: name and arguments of each.
+pub fn calls(calls: &[(&str, Value)]) -> Answer {
+    let call = |(n, (name, arguments)): (usize, &(&str, Value))| ToolCall {
+        id: format!("c{n}"),
+        name: (*name).into(),
+        arguments: arguments.to_string(),
+    };
+    let calls = calls.iter().enumerate().map(call).collect();
+    let message = AssistantMessage { calls, ..AssistantMessage::default() };
+    Answer { message, finish: Finish::ToolCalls, ..says("") }
+}
+
+type Run = Arc<dyn Fn(Invocation) -> BoxFuture<'static, CallEnd> + Send + Sync>;
+
+/// A tool without a world.
+#[derive(Clone)]
+pub struct ScriptedTool {
+    spec: ToolSpec,
+    effect: EffectClass,
+    run: Run,
+}
+
+impl ScriptedTool {
+    /// A tool that does what `run` does.
+    pub fn new<F: Future<Output = CallEnd> + Send + 'static>(
+        name: &str,
+        effect: EffectClass,
+        run: impl Fn(Invocation) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("The scripted tool {name}."),
+            parameters: json!({"type": "object"}),
+        };
+        Self { spec, effect, run: Arc::new(move |invocation| run(invocation).boxed()) }
+    }
+
+    /// A tool that says `content` at once.
+    pub fn saying(name: &str, effect: EffectClass, content: &str) -> Self {
+        let end = CallEnd::ok(content);
+        Self::new(name, effect, move |_| std::future::ready(end.clone()))
+    }
+
+    /// A tool that runs until it is cancelled.
+    pub fn endless(name: &str, effect: EffectClass) -> Self {
+        Self::new(name, effect, |invocation| async move {
+            invocation.cancel.cancelled().await;
+            CallEnd { status: CallStatus::Stopped, content: "stopped".into() }
+        })
+    }
+}
+
+impl fmt::Debug for ScriptedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedTool").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+impl Tool for ScriptedTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn plan(&self, _arguments: &Value) -> Result<EffectClass, BadArguments> {
+        Ok(self.effect)
+    }
+
+    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        (self.run)(invocation)
+    }
+}
