@@ -184,8 +184,8 @@ mod tests {
     fn only_long_values_are_spilled() {
         check(b"{}", false);
         check(b"", false);
-        check(&[7; LONGEST], false);
-        check(&[7; LONGEST + 1], true);
+        check(&vec![7; LONGEST], false);
+        check(&vec![7; LONGEST + 1], true);
         check(&[0], true);
         check(&refer(b"like a reference"), true);
     }
@@ -194,13 +194,13 @@ mod tests {
     fn a_lost_value_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()));
-        let stored = spiller.store(&[7; 20_000]).unwrap().into_owned();
+        let stored = spiller.store(&vec![7; 20_000]).unwrap().into_owned();
         let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
             Err(Unreadable::Lost(text)) => assert!(text.contains(why), "{text}"),
             other => panic!("{other:?}"),
         };
         let path = spiller.blobs().path(&stored[1..33]);
-        fs::write(&path, [8; 20_000]).unwrap();
+        fs::write(&path, vec![8; 20_000]).unwrap();
         lost(&stored, "its content was changed");
         fs::remove_file(&path).unwrap();
         lost(&stored, "No such file");

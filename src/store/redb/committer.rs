@@ -117,3 +117,100 @@ fn flush(db: &Database) -> Result<(), Fault> {
     txn.set_quick_repair(true);
     Ok(txn.commit()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        path::Path,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use hermod_actors::model::SessionId;
+    use redb::{Builder, StorageBackend, backends::InMemoryBackend};
+
+    use super::*;
+    use crate::store::redb::{blobs::Blobs, tables::Tables};
+
+    /// A disk that is full from some time on.
+    #[derive(Debug, Clone, Default)]
+    struct Disk(Arc<(InMemoryBackend, AtomicBool)>);
+
+    impl Disk {
+        fn room(&self) -> io::Result<&InMemoryBackend> {
+            let full = self.0.1.load(Ordering::Relaxed);
+            if full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(&self.0.0) }
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.0.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.0.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.room()?.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.room()?.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.room()?.write(offset, data)
+        }
+    }
+
+    fn committer(disk: &Disk, durability: Durability) -> Committer {
+        let db = Builder::new().create_with_backend(disk.clone()).unwrap();
+        let txn = db.begin_write().unwrap();
+        Tables::of(&txn).create().unwrap();
+        txn.commit().unwrap();
+        let spiller = Spiller::new(Blobs::new(Path::new("no-such-folder").to_owned()));
+        Committer { db: Arc::new(db), memory: Memory::new(1), spiller, durability, pending: 0, failed: None }
+    }
+
+    fn deliver(to: &mut Committer) -> Result<(), String> {
+        let batch = vec![Write::Deliver(SessionId::from_bits(1), "1".into())];
+        to.commit(batch).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_ends_the_writing() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Strict);
+        assert_eq!(deliver(&mut committer), Ok(()));
+        disk.0.1.store(true, Ordering::Relaxed);
+        let told = deliver(&mut committer).unwrap_err();
+        assert!(told.contains(&io::Error::from(io::ErrorKind::StorageFull).to_string()), "{told}");
+        disk.0.1.store(false, Ordering::Relaxed);
+        let later = deliver(&mut committer).unwrap_err();
+        assert!(later.contains("an earlier commit failed"), "{later}");
+    }
+
+    #[test]
+    fn a_relaxed_store_stops_when_it_cannot_settle() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Relaxed);
+        assert_eq!(deliver(&mut committer), Ok(()));
+        assert_eq!(committer.pending, 1);
+        committer.settle();
+        assert_eq!((committer.pending, &committer.failed), (0, &None));
+        assert_eq!(deliver(&mut committer), Ok(()));
+        disk.0.1.store(true, Ordering::Relaxed);
+        committer.settle();
+        assert!(deliver(&mut committer).unwrap_err().contains("an earlier commit failed"));
+    }
+
+    #[test]
+    fn what_writes_nothing_needs_no_disk() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Strict);
+        disk.0.1.store(true, Ordering::Relaxed);
+        assert!(committer.commit(vec![Write::Open(SessionId::from_bits(1))]).is_ok());
+    }
+}

@@ -148,11 +148,10 @@ fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
         return OpenError::Busy { dir: dir.to_owned(), pid: named.and_then(|pid| pid.trim().parse().ok()) };
     }
     let reason = error.to_string();
-    match error {
-        redb::Error::Io(source) if source.kind() != io::ErrorKind::InvalidData => {
-            OpenError::Io { path, source }
-        }
-        #[allow(clippy::wildcard_enum_match_arm)] // the engine's, and open
-        _ => OpenError::Corrupt { path, reason },
+    if let redb::Error::Io(source) = error
+        && source.kind() != io::ErrorKind::InvalidData
+    {
+        return OpenError::Io { path, source };
     }
+    OpenError::Corrupt { path, reason }
 }
