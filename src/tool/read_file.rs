@@ -21,12 +21,12 @@ const COUNTED: u64 = 256 * 1024 * 1024;
 
 /// Reads a text file.
 #[derive(Debug)]
-pub struct ReadFile;
+pub(super) struct ReadFile;
 
 /// What to read.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The file, relative to the workspace or absolute inside it.
     path: String,
     /// The first line to read, counted from 1.

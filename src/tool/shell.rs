@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
     model::{CallEnd, CallStatus, EffectClass},
@@ -22,12 +22,12 @@ const TIMEOUT: u64 = 120;
 
 /// Runs a shell command.
 #[derive(Debug)]
-pub struct Shell;
+pub(super) struct Shell;
 
 /// What to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The command, in the language of a POSIX `sh`; use `bash -c '...'` for what only bash knows.
     command: String,
     /// Seconds after which the command is ended; 120 if absent.
@@ -77,7 +77,7 @@ impl Typed for Shell {
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let folder = match folder(&site.workspace, workdir) {
+        let folder = match folder(&site.workspace, workdir.as_deref()) {
             Ok(folder) => folder,
             Err(bad) => return typed::refused(&bad),
         };
@@ -87,8 +87,8 @@ impl Typed for Shell {
     }
 }
 
-fn folder(workspace: &str, workdir: Option<String>) -> Result<std::path::PathBuf, BadArguments> {
-    let place = resolve(workspace, "workdir", workdir.as_deref().unwrap_or("."))?;
+fn folder(workspace: &str, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
+    let place = resolve(workspace, "workdir", workdir.unwrap_or("."))?;
     place.open_folder()?;
     Ok(place.absolute())
 }

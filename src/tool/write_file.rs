@@ -19,12 +19,12 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// Writes a whole file, atomically: a reader sees the old content or the new, also after a crash.
 #[derive(Debug)]
-pub struct WriteFile;
+pub(super) struct WriteFile;
 
 /// What to write.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The file, relative to the workspace or absolute inside it; folders that are missing above it are created.
     path: String,
     /// The whole new content.
