@@ -86,6 +86,11 @@ printf '\x72\x6d -rf /' | bash
 echo cm0gLXJmIC8K | base64 -d | sh
 sh <<< 'rm -rf /'
 bash <<EOF⏎rm -rf /⏎EOF
+bash -s arg <<'EOF'⏎rm -rf /⏎EOF
+bash -cl 'rm -rf /'
+case x in y|x) rm -rf /;; esac
+f() { rm -rf /; }; f
+(cd /; (rm -rf *))
 cat <<EOF⏎$(rm -rf /)⏎EOF
 cat <<'EOF'⏎text⏎EOF⏎rm -rf /
 find / -delete
@@ -245,6 +250,8 @@ eval "$(ssh-agent -s)"
 trap 'rm -rf "$tmp"' EXIT
 echo $((1 + 2)) ${x:-reboot}
 case $x in a) echo reboot;; esac
+case $1 in start|reboot) echo;; halt) echo;; reboot|shutdown) echo;; esac
+shutdown() { echo bye; }; trap shutdown2 EXIT
 awk '{ print $1 | "sort" }' file
 "#;
 

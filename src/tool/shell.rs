@@ -6,10 +6,12 @@ use hermod_actors::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Visible,
+    blocking::failed_inside,
     hardline::refused,
     paths::resolve,
     typed::{self, Site, Typed},
@@ -77,9 +79,11 @@ impl Typed for Shell {
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let folder = match folder(&site.workspace, workdir.as_deref()) {
-            Ok(folder) => folder,
-            Err(bad) => return typed::refused(&bad),
+        let workspace = site.workspace;
+        let folder = match spawn_blocking(move || folder(&workspace, workdir.as_deref())).await {
+            Ok(Ok(folder)) => folder,
+            Ok(Err(bad)) => return typed::refused(&bad),
+            Err(error) => return failed_inside(&error),
         };
         let timeout = Duration::from_secs(timeout.unwrap_or(TIMEOUT));
         let arguments = vec!["-c".into(), command.into()];

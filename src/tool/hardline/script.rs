@@ -53,6 +53,7 @@ pub(super) fn parse(text: &str) -> Script {
 fn commands(tokens: &[Token], bodies: &[String]) -> Vec<Simple> {
     let mut commands = Vec::new();
     let mut command = Simple::default();
+    let mut depth = 0_usize;
     let mut tokens = tokens.iter().peekable();
     while let Some(token) = tokens.next() {
         let mut operand = || match tokens.next_if(|token| matches!(token, Token::Word(_))) {
@@ -69,9 +70,24 @@ fn commands(tokens: &[Token], bodies: &[String]) -> Vec<Simple> {
                 commands.push(std::mem::take(&mut command));
                 command.is_piped = true;
             }
-            Token::End | Token::Background | Token::Open | Token::Close => {
+            // `f() {` defines, it does not call.
+            Token::Open if tokens.next_if_eq(&&Token::Close).is_some() => command = Simple::default(),
+            // `a | b) ...` in a `case`: patterns, not commands.
+            Token::Close if depth == 0 => {
+                while command.is_piped {
+                    command = commands.pop().unwrap_or_default();
+                }
+                command = Simple::default();
+            }
+            Token::Open => {
+                depth += 1;
                 commands.push(std::mem::take(&mut command));
             }
+            Token::Close => {
+                depth -= 1;
+                commands.push(std::mem::take(&mut command));
+            }
+            Token::End | Token::Background => commands.push(std::mem::take(&mut command)),
         }
     }
     commands.push(command);

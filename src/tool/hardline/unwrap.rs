@@ -137,11 +137,11 @@ fn wrapped<'a>(name: &str, mut words: &'a [String], valued: &[&str]) -> Result<&
 
 /// What a shell, or `su`, runs: the script after the option `-c`, else its input.
 fn shell(rest: &[String]) -> Inner<'_> {
-    let is_c = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let is_c = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.contains('c');
     if let Some(at) = rest.iter().position(is_c) {
         let script = rest[at + 1..].iter().find(|word| !word.starts_with('-'));
         return script.map_or(Inner::Nothing, |script| Inner::Script(script.clone()));
     }
-    let reads = rest.iter().all(|word| word.starts_with('-'));
+    let reads = rest.iter().all(|word| word.starts_with('-')) || rest.iter().any(|word| word == "-s");
     if reads { Inner::Reader } else { Inner::Nothing }
 }
