@@ -82,7 +82,9 @@ mod tests {
 
     fn check(chunks: &[&[u8]], head: &[u8], left_out: u64, tail: &[u8]) {
         let mut capture = Capture::default();
-        chunks.iter().for_each(|chunk| capture.push(chunk));
+        for chunk in chunks {
+            capture.push(chunk);
+        }
         assert_eq!(capture.total(), chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>());
         let shown = capture.shown();
         assert!(shown == Shown { head, left_out, tail }, "left out {}", shown.left_out);

@@ -33,10 +33,10 @@ impl Shape {
         &self.schema
     }
 
-    /// Reads arguments. An optional field that is null counts as absent.
+    /// Reads arguments. An optional field that is null counts as absent, `2.0` as 2.
     pub fn parse<T: DeserializeOwned>(&self, arguments: &Value) -> Result<T, BadArguments> {
         let mut arguments = arguments.clone();
-        drop_nulls(&self.schema, &mut arguments);
+        repair(&self.schema, &mut arguments);
         if let Some(error) = self.first_error(&arguments) {
             return Err(self.explain(&error));
         }
@@ -132,16 +132,21 @@ fn without_noise(schema: &mut Schema) {
     }
 }
 
-fn drop_nulls(schema: &Value, value: &mut Value) {
+/// Drops nulls that stand for absent fields, and makes `2.0` the 2 that it is.
+fn repair(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
             fields.retain(|name, value| !value.is_null() || required.iter().any(|field| field == name));
-            fields
-                .iter_mut()
-                .for_each(|(name, value)| drop_nulls(&schema["properties"][name.as_str()], value));
+            fields.iter_mut().for_each(|(name, value)| repair(&schema["properties"][name.as_str()], value));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| drop_nulls(&schema["items"], item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| repair(&schema["items"], item)),
+        Value::Number(number) if schema["type"] == "integer" && number.is_f64() => {
+            let whole = number.as_f64().filter(|float| float.fract() == 0.0);
+            if let Some(whole) = whole.and_then(|float| format!("{float:.0}").parse::<i64>().ok()) {
+                *value = whole.into();
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -263,6 +268,8 @@ mod tests {
     fn good_arguments_are_read() {
         let good = json!({"path": "a", "limit": null, "edits": [{"old": "x", "new": null}]});
         let parsed: Arguments = Shape::of::<Arguments>().parse(&good).unwrap();
+        let float: Arguments = Shape::of::<Arguments>().parse(&json!({"path": "a", "limit": 2.0})).unwrap();
+        assert_eq!(float.limit, Some(2));
         let edits = vec![Edit { old: "x".into(), new: None }];
         assert_eq!(parsed, Arguments { path: "a".into(), limit: None, edits });
     }

@@ -4,7 +4,10 @@ use hermod_actors::{
     model::{CallEnd, CallStatus},
     port::BadArguments,
 };
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::{
+    task::{JoinError, spawn_blocking},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::typed::refused;
@@ -17,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) enum Failed {
     /// The arguments do not fit the world.
     Refused(BadArguments),
-    /// It was stopped before it changed anything.
+    /// It was stopped before it changed a file.
     Stopped,
 }
 
@@ -55,20 +58,26 @@ where
     match joined {
         Ok(Ok(Ok(content))) => CallEnd::ok(content),
         Ok(Ok(Err(Failed::Refused(bad)))) => refused(&bad),
-        Ok(Ok(Err(Failed::Stopped))) => {
-            stopped("the call was stopped before it changed anything", "call again if it is still wanted")
-        }
-        Ok(Err(error)) => CallEnd::error(
-            CallStatus::Error,
-            &format!("the tool failed inside: {error}"),
-            None,
-            "this is a fault of the tool: reach the aim another way",
+        Ok(Ok(Err(Failed::Stopped))) => stopped(
+            "the call was stopped before it was done; no file was changed",
+            "call again if it is still wanted",
         ),
+        Ok(Err(error)) => failed_inside(&error),
         Err(_) => stopped(
             "the call was stopped while the system was in a file operation that did not return",
             "check what the file system holds before calling again",
         ),
     }
+}
+
+/// The end of a call whose work panicked.
+pub(super) fn failed_inside(error: &JoinError) -> CallEnd {
+    CallEnd::error(
+        CallStatus::Error,
+        &format!("the tool failed inside: {error}"),
+        None,
+        "this is a fault of the tool: reach the aim another way",
+    )
 }
 
 fn stopped(error: &str, hint: &str) -> CallEnd {

@@ -29,12 +29,12 @@ const READ: usize = 100_000;
 
 /// Lists a folder.
 #[derive(Debug)]
-pub struct ListFiles;
+pub(super) struct ListFiles;
 
 /// What to list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The folder, relative to the workspace or absolute inside it; the workspace itself if absent.
     path: Option<String>,
     /// How many levels to descend: 1, the default, is the folder's own entries.
@@ -156,7 +156,11 @@ impl Listing<'_> {
             FileType::Directory => return self.below(folder, &shown, (name, level)),
             FileType::RegularFile => self.line(&format!("{shown} {}", stat.st_size)),
             FileType::Symlink => self.line(&format!("{shown}@ -> {}", target(folder.as_fd(), name))),
-            _ => self.line(&format!("{shown}|")),
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => self.line(&format!("{shown}|")),
         }
         Ok(())
     }

@@ -21,8 +21,11 @@ pub use paths::{Place, resolve};
 pub use typed::{Site, Typed, make};
 pub use visible::Visible;
 
+/// Makes a tool.
+pub type Make = fn() -> Arc<dyn Tool>;
+
 /// Every built-in tool by its name.
-pub const TOOLS: &[(&str, fn() -> Arc<dyn Tool>)] = &[
+pub const TOOLS: &[(&str, Make)] = &[
     ("list_files", make::<list_files::ListFiles>),
     ("read_file", make::<read_file::ReadFile>),
     ("shell", make::<shell::Shell>),

@@ -2,15 +2,15 @@ use super::Visible;
 use crate::process::without_cut_end;
 
 /// Lines of a page if nothing else is asked for.
-pub const LINES: u64 = 2000;
+pub(super) const LINES: u64 = 2000;
 /// Most bytes of text that a page holds, remark aside.
-pub const ROOM: usize = 50_000;
+pub(super) const ROOM: usize = 50_000;
 /// Room that is kept for remarks.
 const REMARKS: usize = 400;
 
 /// Cuts one page of whole lines out of a stream of bytes.
 #[derive(Debug)]
-pub struct Page {
+pub(super) struct Page {
     offset: u64,
     limit: u64,
     /// The line that the next byte belongs to, from 1.
@@ -29,7 +29,7 @@ pub struct Page {
 
 /// How much of a stream a page has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub(super) enum Extent {
     /// All of it.
     Whole,
     /// A beginning.
@@ -38,7 +38,7 @@ pub enum Extent {
 
 /// A page, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Paged {
+pub(super) enum Paged {
     /// The text, with remarks in brackets at its end.
     Text(String),
     /// The stream has fewer lines than the offset.
@@ -50,14 +50,14 @@ pub enum Paged {
 
 impl Page {
     /// A page of at most `limit` lines that begins with line `offset`, counted from 1.
-    pub fn new(offset: u64, limit: u64) -> Self {
+    pub(super) fn new(offset: u64, limit: u64) -> Self {
         let (line, length, count) = (1, 0, 0);
         let (current, shown) = (Vec::new(), Visible::default());
         Self { offset, limit, line, length, current, shown, count, full: false, cut: None }
     }
 
     /// Takes the next bytes of the stream.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.length += piece.len() as u64;
             if !self.full && self.line >= self.offset {
@@ -72,12 +72,12 @@ impl Page {
     }
 
     /// Whether nothing more will be shown.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
     /// The page of a stream of which `extent` was pushed.
-    pub fn finish(mut self, extent: Extent) -> Paged {
+    pub(super) fn finish(mut self, extent: Extent) -> Paged {
         if self.length > 0 {
             self.end_line();
         }
@@ -198,7 +198,9 @@ mod tests {
 
     #[test]
     fn paging_on_gives_every_line_once() {
-        let stream: String = (1..=3000).map(|n| format!("line {n} {}\n", "\u{1b}".repeat(n % 50))).collect();
+        let stream: String = (1..=3000)
+            .flat_map(|n| ["line ", "\u{1b}".repeat(n % 50).as_str(), "\n"].map(str::to_owned))
+            .collect();
         let (mut offset, mut lines) = (1, Vec::new());
         while let Paged::Text(text) = paged(stream.as_bytes(), 1000, (offset, 500)) {
             assert!(text.len() <= ROOM);

@@ -19,6 +19,21 @@ const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
+/// What the system often has against a path, and what to do then.
+const KNOWN: &[(io::ErrorKind, &str, &str)] = &[
+    (io::ErrorKind::NotFound, "does not exist", "see what there is with `list_files`"),
+    (
+        io::ErrorKind::NotADirectory,
+        "is or leads through something that is not a folder",
+        "see what there is with `list_files`",
+    ),
+    (
+        io::ErrorKind::PermissionDenied,
+        "is not permitted to this user",
+        "leave it, or ask the operator for access",
+    ),
+];
+
 /// A place inside a workspace, by its real path: free of symlinks and `..`.
 ///
 /// It is opened step by step below the workspace and never through a symlink: what was swapped in since is refused.
@@ -50,7 +65,7 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
     }
     let real = place.real(&place.root.join(path))?;
     match real.strip_prefix(&place.root) {
-        Ok(relative) => place.relative = relative.to_owned(),
+        Ok(relative) => relative.clone_into(&mut place.relative),
         Err(_) => return Err(place.refuse("leads out of the workspace", &place.inside())),
     }
     Ok(place)
@@ -76,17 +91,11 @@ impl Place {
     /// Says what the system had against it.
     pub fn failed(&self, error: impl Into<io::Error>) -> BadArguments {
         let error = error.into();
-        match error.kind() {
-            io::ErrorKind::NotFound => self.refuse("does not exist", "see what there is with `list_files`"),
-            io::ErrorKind::PermissionDenied => {
-                self.refuse("is not permitted to this user", "leave it, or ask the operator for access")
-            }
-            io::ErrorKind::NotADirectory => self.refuse(
-                "is or leads through something that is not a folder",
-                "see what there is with `list_files`",
-            ),
-            _ => self.refuse(&format!("failed: {error}"), "mend the cause or use another path"),
-        }
+        let known = KNOWN.iter().find(|(kind, ..)| *kind == error.kind());
+        known.map_or_else(
+            || self.refuse(&format!("failed: {error}"), "mend the cause or use another path"),
+            |(_, what, hint)| self.refuse(what, hint),
+        )
     }
 
     /// Opens it as a folder.
@@ -121,7 +130,11 @@ impl Place {
             FileType::RegularFile => Ok(()),
             FileType::Directory => Err(self.refuse("is a folder", "name a file, or use `list_files`")),
             FileType::Symlink => Err(self.refuse("became a symlink meanwhile", "look again and call again")),
-            _ => Err(self.refuse("is a special file", "name a regular file")),
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Err(self.refuse("is a special file", "name a regular file")),
         }
     }
 
@@ -177,6 +190,6 @@ impl Place {
 }
 
 /// Opens the folder `name` of `folder`; a symlink is refused.
-pub fn open_folder(folder: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_folder(folder: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(folder, name, FOLDER, Mode::empty())
 }

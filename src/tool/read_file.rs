@@ -21,16 +21,16 @@ const COUNTED: u64 = 256 * 1024 * 1024;
 
 /// Reads a text file.
 #[derive(Debug)]
-pub struct ReadFile;
+pub(super) struct ReadFile;
 
 /// What to read.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The file, relative to the workspace or absolute inside it.
     path: String,
     /// The first line to read, counted from 1.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     offset: Option<u64>,
     /// How many lines to read at most; 2000 if absent.
     #[schemars(range(min = 1, max = 100_000))]

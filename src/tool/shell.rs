@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
     model::{CallEnd, CallStatus, EffectClass},
@@ -6,10 +6,12 @@ use hermod_actors::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Visible,
+    blocking::failed_inside,
     hardline::refused,
     paths::resolve,
     typed::{self, Site, Typed},
@@ -22,12 +24,12 @@ const TIMEOUT: u64 = 120;
 
 /// Runs a shell command.
 #[derive(Debug)]
-pub struct Shell;
+pub(super) struct Shell;
 
 /// What to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The command, in the language of a POSIX `sh`; use `bash -c '...'` for what only bash knows.
     command: String,
     /// Seconds after which the command is ended; 120 if absent.
@@ -77,9 +79,11 @@ impl Typed for Shell {
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let folder = match folder(&site.workspace, workdir) {
-            Ok(folder) => folder,
-            Err(bad) => return typed::refused(&bad),
+        let workspace = site.workspace;
+        let folder = match spawn_blocking(move || folder(&workspace, workdir.as_deref())).await {
+            Ok(Ok(folder)) => folder,
+            Ok(Err(bad)) => return typed::refused(&bad),
+            Err(error) => return failed_inside(&error),
         };
         let timeout = Duration::from_secs(timeout.unwrap_or(TIMEOUT));
         let arguments = vec!["-c".into(), command.into()];
@@ -87,8 +91,8 @@ impl Typed for Shell {
     }
 }
 
-fn folder(workspace: &str, workdir: Option<String>) -> Result<std::path::PathBuf, BadArguments> {
-    let place = resolve(workspace, "workdir", workdir.as_deref().unwrap_or("."))?;
+fn folder(workspace: &str, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
+    let place = resolve(workspace, "workdir", workdir.unwrap_or("."))?;
     place.open_folder()?;
     Ok(place.absolute())
 }

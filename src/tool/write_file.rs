@@ -19,12 +19,12 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// Writes a whole file, atomically: a reader sees the old content or the new, also after a crash.
 #[derive(Debug)]
-pub struct WriteFile;
+pub(super) struct WriteFile;
 
 /// What to write.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The file, relative to the workspace or absolute inside it; folders that are missing above it are created.
     path: String,
     /// The whole new content.
@@ -53,7 +53,8 @@ fn write(workspace: &str, arguments: &Arguments, (name, asker): (&str, &Asker)) 
     asker.still_waits()?;
     let (folder, target) = place.create_parent()?;
     let earlier = earlier(&place, &folder, target)?;
-    let mut temporary = Temporary::create(&folder, name).map_err(|error| place.failed(error))?;
+    let mut temporary =
+        Temporary::create(&folder, name, earlier.as_ref()).map_err(|error| place.failed(error))?;
     temporary.fill(content, earlier.as_ref()).map_err(|error| place.failed(error))?;
     asker.still_waits()?;
     temporary.become_file(target).map_err(|error| place.failed(error))?;
@@ -81,9 +82,11 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    fn create(folder: &'a OwnedFd, name: &'a str) -> rustix::io::Result<Self> {
+    /// Nobody may read it who may not read the target.
+    fn create(folder: &'a OwnedFd, name: &'a str, earlier: Option<&Stat>) -> rustix::io::Result<Self> {
+        let mode = Mode::from_raw_mode(if earlier.is_some() { 0o600 } else { 0o666 });
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666));
+        let create = || rustix::fs::openat(folder, name, flags, mode);
         let file = match create() {
             // The same attempt of the same call left it when its process died.
             Err(Errno::EXIST) => {
