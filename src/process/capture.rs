@@ -1,0 +1,126 @@
+use std::collections::VecDeque;
+
+/// Bytes that are kept from the beginning of a stream.
+pub const HEAD: usize = 32 * 1024;
+/// Bytes that are kept from its end.
+pub const TAIL: usize = 16 * 1024;
+
+/// What is kept of a stream of any length: its first `HEAD` bytes, its last `TAIL` bytes and its length.
+#[derive(Debug, Default)]
+pub struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total: u64,
+}
+
+/// A captured stream in the form in which it is shown.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shown<'a> {
+    /// The beginning; the whole if nothing was left out.
+    pub head: &'a [u8],
+    /// Bytes between the two that were left out.
+    pub left_out: u64,
+    /// The end.
+    pub tail: &'a [u8],
+}
+
+impl Capture {
+    /// Takes the next bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+        self.head.extend_from_slice(head);
+        let rest = &rest[rest.len().saturating_sub(TAIL)..];
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.tail.extend(rest);
+    }
+
+    /// Length of the stream so far, in bytes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What was kept; where bytes were left out, no UTF-8 character is cut in two.
+    pub fn shown(&mut self) -> Shown<'_> {
+        let kept = (self.head.len() + self.tail.len()) as u64;
+        if self.total == kept {
+            self.head.extend(self.tail.drain(..));
+            return Shown { head: &self.head, left_out: 0, tail: &[] };
+        }
+        let head = without_cut_end(&self.head);
+        let tail = without_cut_start(self.tail.make_contiguous());
+        Shown { head, left_out: self.total - (head.len() + tail.len()) as u64, tail }
+    }
+}
+
+/// `bytes` without the beginning of a UTF-8 character whose rest was cut off.
+pub fn without_cut_end(bytes: &[u8]) -> &[u8] {
+    match bytes.utf8_chunks().last() {
+        // An incomplete character at the very end is a prefix of a valid one; other invalid bytes are the stream's own.
+        Some(chunk) if is_incomplete(chunk.invalid()) => &bytes[..bytes.len() - chunk.invalid().len()],
+        Some(_) | None => bytes,
+    }
+}
+
+fn is_incomplete(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
+fn without_cut_start(bytes: &[u8]) -> &[u8] {
+    let cut = bytes.iter().take(3).take_while(|byte| is_continuation(**byte)).count();
+    &bytes[cut..]
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(chunks: &[&[u8]], head: &[u8], left_out: u64, tail: &[u8]) {
+        let mut capture = Capture::default();
+        for chunk in chunks {
+            capture.push(chunk);
+        }
+        assert_eq!(capture.total(), chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>());
+        let shown = capture.shown();
+        assert!(shown == Shown { head, left_out, tail }, "left out {}", shown.left_out);
+    }
+
+    #[test]
+    fn what_fits_is_whole() {
+        check(&[], b"", 0, b"");
+        check(&[b"one ", b"two"], b"one two", 0, b"");
+        let full = vec![b'a'; HEAD + TAIL];
+        check(&[&full[..HEAD + 5], &full[HEAD + 5..]], &full, 0, b"");
+    }
+
+    #[test]
+    fn the_middle_is_left_out() {
+        let long: Vec<u8> = (0..(HEAD + TAIL + 1000)).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
+        let (head, tail) = (&long[..HEAD], &long[long.len() - TAIL..]);
+        check(&[&long], head, 1000, tail);
+        for size in [1, 7, 4096, HEAD + 1] {
+            check(&long.chunks(size).collect::<Vec<_>>(), head, 1000, tail);
+        }
+    }
+
+    #[test]
+    fn no_character_is_cut_where_bytes_are_left_out() {
+        let text = format!("a{}", "é".repeat(HEAD));
+        let bytes = text.as_bytes();
+        check(
+            &[bytes],
+            &bytes[..HEAD - 1],
+            (bytes.len() - HEAD + 1 - TAIL) as u64,
+            &bytes[bytes.len() - TAIL..],
+        );
+        let text = format!("{}a", "é".repeat(HEAD));
+        let bytes = text.as_bytes();
+        let tail = &bytes[bytes.len() - TAIL + 1..];
+        check(&[bytes], &bytes[..HEAD], (bytes.len() - HEAD - tail.len()) as u64, tail);
+    }
+}

@@ -1,0 +1,134 @@
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{Capture, environment::inherited, group::Group, pipes::Pipes};
+
+/// Time between SIGTERM and SIGKILL.
+pub const TERM_GRACE: Duration = Duration::from_secs(2);
+/// After the command's exit its output is read until nothing comes for this long ...
+const QUIET: Duration = Duration::from_millis(50);
+/// ... and no longer than this: a process left behind may write for ever.
+const DRAIN: Duration = Duration::from_millis(200);
+/// After SIGKILL the pipes close by themselves, unless a process that left the group holds them.
+const LAST: Duration = Duration::from_millis(40);
+
+/// A command to run.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program, found by `PATH` if it is a bare name.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The folder in which it runs.
+    pub folder: PathBuf,
+    /// How long it may run.
+    pub timeout: Duration,
+}
+
+/// Why a command is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It exited or died by itself.
+    Exit,
+    /// Its time was up.
+    Timeout,
+    /// It was cancelled.
+    Cancel,
+}
+
+/// A command that ran.
+#[derive(Debug)]
+pub struct Ran {
+    /// Why it is over.
+    pub cause: Cause,
+    /// Its exit code; `None` if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The number of the signal that ended it.
+    pub signal: Option<i32>,
+    /// What it wrote to stdout.
+    pub stdout: Capture,
+    /// What it wrote to stderr.
+    pub stderr: Capture,
+}
+
+/// Runs a command until it exits, its time is up or `cancel` fires; then no member of its process group is left.
+///
+/// It ends with the exit of the command itself, whoever else still holds its pipes. After a timeout or a cancel it is
+/// done within 2.1 s. Dropping the future kills the group. Errors: the command cannot be started or watched.
+pub async fn run(command: Command, cancel: &CancellationToken) -> io::Result<Ran> {
+    let timeout = command.timeout;
+    let mut child = spawn(command)?;
+    let mut pipes = Pipes::of(&mut child);
+    let group = Group::led_by(child)?;
+    let cause = watch(&group, &mut pipes, timeout, cancel).await?;
+    match cause {
+        Cause::Exit => pipes.drain(QUIET, DRAIN).await?,
+        Cause::Timeout | Cause::Cancel => stop(&group, &mut pipes).await?,
+    }
+    let status = group.finish(LAST).await?;
+    let (stdout, stderr) = pipes.into_captures();
+    let (exit_code, signal) = (status.and_then(|s| s.code()), status.and_then(|s: ExitStatus| s.signal()));
+    Ok(Ran { cause, exit_code, signal, stdout, stderr })
+}
+
+fn spawn(command: Command) -> io::Result<tokio::process::Child> {
+    tokio::process::Command::new(command.program)
+        .args(command.arguments)
+        .current_dir(command.folder)
+        .env_clear()
+        .envs(inherited())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+async fn watch(
+    group: &Group,
+    pipes: &mut Pipes,
+    timeout: Duration,
+    cancel: &CancellationToken,
+) -> io::Result<Cause> {
+    let deadline = sleep(timeout);
+    tokio::pin!(deadline);
+    loop {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Ok(Cause::Cancel),
+            exited = group.exited() => return exited.map(|()| Cause::Exit),
+            () = &mut deadline => return Ok(Cause::Timeout),
+            read = pipes.read(), if pipes.are_open() => read?,
+        }
+    }
+}
+
+/// Asks the whole group to end and kills it after `TERM_GRACE`; sooner if the leader is gone and nobody holds a pipe.
+async fn stop(group: &Group, pipes: &mut Pipes) -> io::Result<()> {
+    group.terminate();
+    let grace = sleep(TERM_GRACE);
+    tokio::pin!(grace);
+    let mut leader_is_gone = false;
+    while !leader_is_gone || pipes.are_open() {
+        tokio::select! {
+            biased;
+            () = &mut grace => break,
+            exited = group.exited(), if !leader_is_gone => {
+                exited?;
+                leader_is_gone = true;
+            }
+            read = pipes.read(), if pipes.are_open() => read?,
+        }
+    }
+    group.kill();
+    pipes.drain(LAST, LAST).await
+}

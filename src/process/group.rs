@@ -1,0 +1,80 @@
+use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Duration};
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    process::Child,
+};
+
+/// A command's process group. Dropping it kills every member.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The group's id, while the unreaped leader keeps it from being given to others.
+    id: Option<Pid>,
+    /// Readable once the leader has exited. Waiting on it does not reap.
+    exit: AsyncFd<OwnedFd>,
+    leader: Child,
+}
+
+impl Group {
+    /// Takes charge of a child that leads a group of its own.
+    pub(super) fn led_by(mut leader: Child) -> io::Result<Self> {
+        let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = id.ok_or_else(|| io::Error::other("the child has no process id"))?;
+        let exit = watch(pid);
+        match exit {
+            Ok(exit) => Ok(Self { id, exit, leader }),
+            Err(error) => {
+                signal(pid, Signal::KILL);
+                leader.start_kill()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Completes when the leader has exited.
+    pub(super) async fn exited(&self) -> io::Result<()> {
+        self.exit.readable().await.map(|_| ())
+    }
+
+    /// Asks every member to end.
+    pub(super) fn terminate(&self) {
+        self.id.into_iter().for_each(|id| signal(id, Signal::TERM));
+    }
+
+    /// Ends every member.
+    pub(super) fn kill(&self) {
+        self.id.into_iter().for_each(|id| signal(id, Signal::KILL));
+    }
+
+    /// Kills what is left and reaps the leader; `None` if the kernel does not let go of it within `patience`.
+    pub(super) async fn finish(mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        self.kill();
+        match tokio::time::timeout(patience, self.leader.wait()).await {
+            Ok(status) => {
+                self.id = None;
+                status.map(Some)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "sound for an `OwnedFd`, which stays open; the successor is an unsafe function"
+)]
+fn watch(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(pidfd_open(process, PidfdFlags::NONBLOCK)?, Interest::READABLE)
+}
+
+fn signal(group: Pid, signal: Signal) {
+    // The only failures are "no such group", which is the aim, and "not permitted" for members that changed user.
+    let (Ok(()) | Err(_)) = kill_process_group(group, signal);
+}

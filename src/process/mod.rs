@@ -1,0 +1,13 @@
+//! Commands that end when they should: a process group, a clean environment, bounded output and a time limit each.
+//!
+//! A process that leaves its group (`setsid`) is out of reach here: the boundary for those is a cgroup.
+
+mod capture;
+mod command;
+mod environment;
+mod group;
+mod pipes;
+
+pub use capture::{Capture, HEAD, Shown, TAIL, without_cut_end};
+pub use command::{Cause, Command, Ran, TERM_GRACE, run};
+pub use environment::inherited;

@@ -1,0 +1,105 @@
+use std::collections::HashSet;
+
+use hermod_actors::model::ToolCall;
+
+use super::chunk::{CallDelta, Function, Loose, is_object};
+
+/// Calls that one answer may ask for.
+pub(super) const MAX_CALLS: usize = 1_024;
+
+/// The tool calls of an answer, put together from pieces that vendors number, name and repeat each in their own way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Calls {
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    /// The vendor's index; `None` if it gave none.
+    index: Option<u64>,
+    call: ToolCall,
+}
+
+/// More calls than [`MAX_CALLS`].
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+impl Calls {
+    /// Takes a piece of a call; tells how many bytes it added.
+    pub(super) fn push(&mut self, delta: CallDelta<'_>) -> Result<usize, TooMany> {
+        let function = delta.function.0.or(delta.custom.0).unwrap_or_default();
+        let id = delta.id.into_text();
+        let at = self.slot(delta.index.count(), &id, &function)?;
+        let call = &mut self.slots[at].call;
+        if call.id.is_empty() {
+            call.id = id;
+        }
+        // The name comes whole, in pieces, or whole with every piece.
+        let name = function.name.text();
+        if call.name != name {
+            call.name.push_str(name);
+        }
+        let arguments =
+            if function.arguments == Loose::Nothing { function.input } else { function.arguments };
+        let before = call.arguments.len();
+        match arguments {
+            Loose::Nothing => {}
+            Loose::Text(text) => call.arguments.push_str(&text),
+            Loose::Other(value) => call.arguments.push_str(&value.to_string()),
+        }
+        Ok(name.len() + call.arguments.len() - before)
+    }
+
+    /// Takes a piece of the one call that the old field `function_call` can carry.
+    pub(super) fn push_function(&mut self, function: Function<'_>) -> Result<usize, TooMany> {
+        let index = Loose::Other(0.into());
+        self.push(CallDelta { index, function: super::chunk::Maybe(Some(function)), ..CallDelta::default() })
+    }
+
+    /// The place of the call that a piece belongs to.
+    fn slot(&mut self, index: Option<u64>, id: &str, function: &Function<'_>) -> Result<usize, TooMany> {
+        let named = !function.name.text().is_empty();
+        let found = match index {
+            Some(_) => self.slots.iter().rposition(|slot| slot.index == index),
+            None if !id.is_empty() => self.slots.iter().rposition(|slot| slot.call.id == id),
+            // A call that is named again without index and id is another one.
+            None if named => None,
+            None => self.slots.len().checked_sub(1),
+        };
+        // Some vendors number every call 0: a new id with a name is another call.
+        let another = |at: usize| {
+            let had = &self.slots[at].call.id;
+            named && !id.is_empty() && !had.is_empty() && had != id
+        };
+        if let Some(at) = found.filter(|at| !another(*at)) {
+            return Ok(at);
+        }
+        if self.slots.len() == MAX_CALLS {
+            return Err(TooMany);
+        }
+        let call = ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
+        self.slots.push(Slot { index, call });
+        Ok(self.slots.len() - 1)
+    }
+
+    /// Whether all arguments are whole, as far as one can see.
+    pub(super) fn look_whole(&self) -> bool {
+        self.slots.iter().all(|slot| slot.call.arguments.trim().is_empty() || is_object(&slot.call.arguments))
+    }
+
+    /// The calls in the order in which they began, each with an id of its own. What has neither name nor arguments is
+    /// no call: some vendors fill the field with blanks.
+    pub(super) fn finish(self) -> Vec<ToolCall> {
+        let mut calls: Vec<ToolCall> = self.slots.into_iter().map(|slot| slot.call).collect();
+        calls.retain(|call| !call.name.is_empty() || !call.arguments.is_empty());
+        let mut taken: HashSet<String> = HashSet::new();
+        for (n, call) in calls.iter_mut().enumerate() {
+            if call.id.is_empty() || taken.contains(&call.id) {
+                let mut ids = (n..=n + MAX_CALLS).map(|n| format!("call_{n}"));
+                call.id = ids.find(|id| !taken.contains(id)).unwrap_or_default();
+            }
+            taken.insert(call.id.clone());
+        }
+        calls
+    }
+}

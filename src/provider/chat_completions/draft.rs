@@ -1,0 +1,221 @@
+use hermod_actors::{
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Usage},
+    port::Deltas,
+};
+use serde_json::Value;
+
+use super::{
+    calls::{Calls, MAX_CALLS, TooMany},
+    chunk::{Choice, Chunk, Delta, Loose, UsageFields},
+    failure::failure_in_stream,
+    think::{Piece, Splitter},
+};
+use crate::provider::wire::Progress;
+
+/// Bytes that one answer may have.
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
+/// What one call costs at least.
+const CALL_BYTES: usize = 64;
+
+/// An answer that comes in pieces.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draft {
+    said: Said,
+    splitter: Splitter,
+    refusal: String,
+    calls: Calls,
+    /// Why the model stopped, as soon as that is known.
+    finish: Option<Finish>,
+    usage: Option<Usage>,
+    size: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Said {
+    text: String,
+    reasoning: String,
+}
+
+impl Said {
+    fn text(&mut self, delta: &str, deltas: &dyn Deltas) {
+        self.text.push_str(delta);
+        deltas.text(delta);
+    }
+
+    fn reasoning(&mut self, delta: &str, deltas: &dyn Deltas) {
+        self.reasoning.push_str(delta);
+        deltas.reasoning(delta);
+    }
+
+    fn piece(&mut self, piece: Piece<'_>, deltas: &dyn Deltas) {
+        match piece {
+            Piece::Text(delta) => self.text(delta, deltas),
+            Piece::Reasoning(delta) => self.reasoning(delta, deltas),
+            Piece::AllWasReasoning => self.reasoning.push_str(&std::mem::take(&mut self.text)),
+        }
+    }
+}
+
+impl Draft {
+    /// Whether the vendor has said why the model stopped.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Takes the next chunk.
+    pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
+        if chunk.error != Loose::Nothing {
+            return Err(failure_in_stream(chunk.error));
+        }
+        let before = (self.size, self.finish);
+        if let Some(usage) = chunk.usage.0 {
+            self.take_usage(&usage);
+        }
+        for choice in chunk.choices.0.unwrap_or_default() {
+            // Only one answer was asked for; where several come, the first is it.
+            if choice.index.count().unwrap_or(0) == 0 {
+                self.take_choice(choice, deltas)?;
+            }
+        }
+        Ok(if before == (self.size, self.finish) { Progress::Quiet } else { Progress::Content })
+    }
+
+    fn take_choice(&mut self, choice: Choice<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        // Some vendors send both in a chunk: the piece, and all so far.
+        if let Some(delta) = choice.delta.0.or(choice.message.0) {
+            self.take_delta(delta, deltas)?;
+        }
+        if self.usage.is_none()
+            && let Some(usage) = choice.usage.0
+        {
+            self.take_usage(&usage);
+        }
+        if let Some(finish) = finish_of(choice.finish_reason.text())? {
+            self.finish = Some(finish);
+        }
+        Ok(())
+    }
+
+    fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        // Both names may carry the same.
+        let reasoning = Some(delta.reasoning_content.text()).filter(|text| !text.is_empty());
+        let reasoning = reasoning.unwrap_or_else(|| delta.reasoning.text());
+        if !reasoning.is_empty() {
+            self.size += reasoning.len();
+            self.said.reasoning(reasoning, deltas);
+        }
+        match delta.content {
+            Loose::Nothing => {}
+            Loose::Text(text) => self.take_text(&text, deltas),
+            Loose::Other(Value::Array(parts)) => {
+                for part in &parts {
+                    self.take_part(part, deltas);
+                }
+            }
+            Loose::Other(part) => self.take_part(&part, deltas),
+        }
+        self.size += delta.refusal.text().len();
+        self.refusal.push_str(delta.refusal.text());
+        for call in delta.tool_calls.0.unwrap_or_default() {
+            self.size += CALL_BYTES + self.calls.push(call).map_err(too_many)?;
+        }
+        if let Some(function) = delta.function_call.0 {
+            self.size += self.calls.push_function(function).map_err(too_many)?;
+        }
+        if self.size > MAX_ANSWER {
+            let message = format!("the answer is larger than {MAX_ANSWER} bytes");
+            return Err(Failure::new(FailureClass::Cut, message));
+        }
+        Ok(())
+    }
+
+    fn take_text(&mut self, text: &str, deltas: &dyn Deltas) {
+        self.size += text.len();
+        let said = &mut self.said;
+        self.splitter.push(text, &mut |piece| said.piece(piece, deltas));
+    }
+
+    /// A part of a content that is a list: a text, or what was thought.
+    fn take_part(&mut self, part: &Value, deltas: &dyn Deltas) {
+        let field = |name: &str| part.get(name).and_then(Value::as_str);
+        match (part, field("type"), part.get("thinking")) {
+            (Value::String(text), ..) => self.take_text(text, deltas),
+            (_, _, Some(thinking)) => self.take_thinking(thinking, deltas),
+            (_, Some("refusal"), _) => {
+                let text = field("refusal").unwrap_or_default();
+                self.size += text.len();
+                self.refusal.push_str(text);
+            }
+            _ => self.take_text(field("text").unwrap_or_default(), deltas),
+        }
+    }
+
+    /// A thought: a text, or a list of parts with one.
+    fn take_thinking(&mut self, thinking: &Value, deltas: &dyn Deltas) {
+        let text = thinking.as_str().or_else(|| thinking.get("text").and_then(Value::as_str));
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            self.size += text.len();
+            self.said.reasoning(text, deltas);
+        }
+        thinking.as_array().into_iter().flatten().for_each(|part| self.take_thinking(part, deltas));
+    }
+
+    /// The last usage counts; zeros that come behind numbers do not.
+    fn take_usage(&mut self, fields: &UsageFields<'_>) {
+        let details = fields.prompt_tokens_details.0.as_ref();
+        let cached = details.and_then(|details| details.cached_tokens.count());
+        let usage = Usage {
+            input_tokens: fields.prompt_tokens.count().unwrap_or(0),
+            output_tokens: fields.completion_tokens.count().unwrap_or(0),
+            cached_tokens: cached.or_else(|| fields.prompt_cache_hit_tokens.count()).unwrap_or(0),
+            cache_write_tokens: details.and_then(|details| details.cache_write_tokens.count()).unwrap_or(0),
+        };
+        if self.usage.is_none() || usage.total() > 0 {
+            self.usage = Some(usage);
+        }
+    }
+
+    /// The answer, after an end that the vendor has marked in some way.
+    pub(super) fn finish(mut self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+        let said = &mut self.said;
+        self.splitter.finish(&mut |piece| said.piece(piece, deltas));
+        if self.finish.is_none() && !self.calls.look_whole() {
+            let message = "the stream ended without a finish reason, in the middle of a tool call";
+            return Err(Failure::new(FailureClass::Cut, message));
+        }
+        let Said { mut text, reasoning } = self.said;
+        let calls = self.calls.finish();
+        let finish = match self.finish {
+            _ if !self.refusal.is_empty() => Finish::Refused,
+            Some(finish @ (Finish::Length | Finish::Refused)) => finish,
+            // Not all vendors tell the two apart.
+            Some(Finish::Stop | Finish::ToolCalls) | None if calls.is_empty() => Finish::Stop,
+            Some(Finish::Stop | Finish::ToolCalls) | None => Finish::ToolCalls,
+        };
+        if text.is_empty() {
+            text = self.refusal;
+        }
+        Ok(Answer { message: AssistantMessage { text, reasoning, calls }, finish, usage: self.usage })
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+fn too_many(TooMany: TooMany) -> Failure {
+    Failure::new(FailureClass::Cut, format!("the answer asks for more than {MAX_CALLS} tool calls"))
+}
+
+/// What a finish reason says; `None` if it says nothing yet.
+fn finish_of(reason: &str) -> Result<Option<Finish>, Failure> {
+    let failure = |class, text: &str| Err(Failure::new(class, format!("finish reason `{reason}`: {text}")));
+    match reason {
+        "" | "null" => Ok(None),
+        "tool_calls" | "function_call" | "tool_use" => Ok(Some(Finish::ToolCalls)),
+        "length" | "max_tokens" | "max_output_tokens" | "model_length" => Ok(Some(Finish::Length)),
+        "content_filter" | "refusal" | "safety" | "sensitive" => Ok(Some(Finish::Refused)),
+        "error" | "network_error" => failure(FailureClass::Server, "the provider gave up"),
+        "insufficient_system_resource" => failure(FailureClass::Overloaded, "the provider gave up"),
+        "abort" | "cancelled" => failure(FailureClass::Cut, "the provider ended the answer"),
+        // `stop`, and the many names that vendors have for it.
+        _ => Ok(Some(Finish::Stop)),
+    }
+}

@@ -1,0 +1,38 @@
+/// The begin of `bytes`, for a message: at most `max` characters, on one line, made visible.
+pub(super) fn excerpt(bytes: &[u8], max: usize) -> String {
+    let cut = &bytes[..bytes.len().min(max * 8)];
+    let text = String::from_utf8_lossy(cut);
+    let mut out = String::new();
+    let mut more = cut.len() < bytes.len();
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut chars = 0;
+    'words: for word in words {
+        let gap = (!out.is_empty()).then_some(' ');
+        for c in gap.into_iter().chain(word.chars()) {
+            if chars == max {
+                more = true;
+                break 'words;
+            }
+            out.push(c);
+            chars += 1;
+        }
+    }
+    if more {
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_on_one_line() {
+        assert_eq!(excerpt(b" <html>\n\t<b>x\x1b[0m ", 99), "<html> <b>x [0m");
+        assert_eq!(excerpt("äöü ß".as_bytes(), 4), "äöü …");
+        assert_eq!(excerpt(b"abc", 3), "abc");
+        assert_eq!(excerpt(&[b'x'; 1_000], 3), "xxx…");
+        assert_eq!(excerpt(b"\xff", 3), "\u{fffd}");
+    }
+}

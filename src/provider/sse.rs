@@ -1,0 +1,232 @@
+//! Server-sent events, as `text/event-stream` defines them: bytes in, events out.
+
+use memchr::memchr2;
+
+/// Bytes that one event may have, and one line.
+pub const MAX_EVENT: usize = 16 * 1024 * 1024;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// The `event` field; empty if there was none.
+    pub name: &'a [u8],
+    /// The `data` lines, joined by `\n`. Bytes, because the sender may have got its UTF-8 wrong.
+    pub data: &'a [u8],
+}
+
+/// An event that is larger than [`MAX_EVENT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event of the stream is larger than {MAX_EVENT} bytes")]
+pub struct TooLarge;
+
+/// An incremental parser: however the bytes are cut, the events are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Parser {
+    /// The line that has no end yet.
+    line: Vec<u8>,
+    name: Vec<u8>,
+    /// The event's data so far; `None` before its first `data` line.
+    data: Option<Vec<u8>>,
+    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    after_cr: bool,
+    /// The first line, where a byte order mark may stand, is behind.
+    begun: bool,
+}
+
+impl Parser {
+    /// A parser at the begin of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes, and gives each event that they complete to `each`.
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.after_cr {
+            self.after_cr = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
+            self.end_line(&bytes[..end], &mut each)?;
+            let cr = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            if cr && bytes.is_empty() {
+                self.after_cr = true;
+            } else if cr {
+                bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+            }
+        }
+        if self.line.len() + bytes.len() > MAX_EVENT {
+            return Err(TooLarge);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The end of the stream: what has no blank line behind it counts as an event, too, because many servers omit it.
+    pub fn finish(mut self, mut each: impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+        self.end_line(b"", &mut each)?;
+        self.dispatch(&mut each);
+        Ok(())
+    }
+
+    /// Ends the line that `rest` completes.
+    fn end_line(&mut self, rest: &[u8], each: &mut impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+        if self.line.is_empty() {
+            return self.take_line(rest, each);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.extend_from_slice(rest);
+        let result = self.take_line(&line, each);
+        line.clear();
+        self.line = line; // keeps its capacity
+        result
+    }
+
+    fn take_line(&mut self, mut line: &[u8], each: &mut impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+        if !self.begun {
+            self.begun = true;
+            line = line.strip_prefix(BOM).unwrap_or(line);
+        }
+        if line.is_empty() {
+            self.dispatch(each);
+            return Ok(());
+        }
+        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => self.take_data(value),
+            b"event" if value.len() > MAX_EVENT => Err(TooLarge),
+            b"event" => {
+                self.name.clear();
+                self.name.extend_from_slice(value);
+                Ok(())
+            }
+            // Comments, `id`, `retry` and what nobody has defined.
+            _ => Ok(()),
+        }
+    }
+
+    fn take_data(&mut self, value: &[u8]) -> Result<(), TooLarge> {
+        let have = self.data.as_ref().map_or(0, |data| data.len() + 1);
+        if have + value.len() > MAX_EVENT {
+            return Err(TooLarge);
+        }
+        let data = self.data.get_or_insert_default();
+        if have > 0 {
+            data.push(b'\n');
+        }
+        data.extend_from_slice(value);
+        Ok(())
+    }
+
+    fn dispatch(&mut self, each: &mut impl FnMut(Event<'_>)) {
+        if let Some(data) = self.data.take() {
+            each(Event { name: &self.name, data: &data });
+        }
+        self.name.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut events = Vec::new();
+        let mut parser = Parser::new();
+        for part in parts {
+            parser.push(part, |event| events.push((text(event.name), text(event.data)))).unwrap();
+        }
+        parser.finish(|event| events.push((text(event.name), text(event.data)))).unwrap();
+        events
+    }
+
+    /// The stream gives these events, and so it does wherever it is cut in three.
+    fn check(stream: &str, expected: &[(&str, &str)]) {
+        let stream = stream.as_bytes();
+        let expected: Vec<_> = expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();
+        assert_eq!(parse([stream]), expected);
+        for first in 0..=stream.len() {
+            for second in first..=stream.len() {
+                let parts = [&stream[..first], &stream[first..second], &stream[second..]];
+                assert_eq!(parse(parts), expected, "cut at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn events_end_with_a_blank_line() {
+        check("data: a\n\ndata:b\n\n", &[("", "a"), ("", "b")]);
+        check("event: x\ndata: a\n\ndata: b\n\n", &[("x", "a"), ("", "b")]);
+    }
+
+    #[test]
+    fn all_line_ends_are_known() {
+        check("data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
+        check("data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
+        check("data: a\r\ndata: c\n\r\ndata: b\n\r", &[("", "a\nc"), ("", "b")]);
+    }
+
+    #[test]
+    fn data_lines_are_joined() {
+        check("data: a\ndata:\ndata:  b\n\n", &[("", "a\n\n b")]);
+        check("data\n\n", &[("", "")]);
+    }
+
+    #[test]
+    fn what_is_no_data_is_passed_over() {
+        check(": keep-alive\n\n:\n\nid: 1\nretry: 5\nwhat: ever\nevent: x\n\ndata: a\n\n", &[("", "a")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_counts_only_at_the_begin() {
+        check("\u{feff}data: ü\n\ndata: \u{feff}€\n\n", &[("", "ü"), ("", "\u{feff}€")]);
+    }
+
+    #[test]
+    fn the_last_blank_line_may_be_missing() {
+        check("data: a\n\ndata: b\n", &[("", "a"), ("", "b")]);
+        check("data: a\n\ndata: b", &[("", "a"), ("", "b")]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn an_event_has_a_limit() {
+        let mut parser = Parser::new();
+        let part = vec![b'x'; MAX_EVENT / 4];
+        parser.push(b"data: ", |_| ()).unwrap();
+        let results: Vec<_> = (0..5).map(|_| parser.push(&part, |_| ())).collect();
+        assert_eq!(results.first(), Some(&Ok(())));
+        assert_eq!(results.last(), Some(&Err(TooLarge)));
+        let mut parser = Parser::new();
+        let line = [b"data: ", &part[..], b"\n"].concat();
+        let results: Vec<_> = (0..5).map(|_| parser.push(&line, |_| ())).collect();
+        assert_eq!(results.last(), Some(&Err(TooLarge)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_events(
+            pieces in prop::collection::vec("(data: ?[aü€]{0,3}|event:x|:c|id: 1|)(\n|\r|\r\n|\n\n)|\u{feff}", 0..12),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let stream = pieces.concat().into_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let parts = cuts.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
+            prop_assert_eq!(parse(parts), parse([&stream[..]]));
+        }
+    }
+}

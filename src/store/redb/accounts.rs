@@ -1,0 +1,116 @@
+//! The stored form of an account: every append with a ledger reads and writes some, and JSON would cost it twenty times
+//! as much.
+
+use hermod_actors::model::{Account, AccountId, Amounts, Dimension};
+
+const VERSION: u8 = 1;
+
+/// Version, whether there is a parent, the parent, then the limits, what is spent and what is reserved: each a byte with a
+/// bit for each dimension that is said, and those amounts. All little-endian.
+pub(super) fn encode(account: &Account) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(2 + 16 + 3 * (1 + 8 * Dimension::ALL.len()));
+    bytes.extend([VERSION, u8::from(account.parent.is_some())]);
+    if let Some(parent) = account.parent {
+        bytes.extend(parent.bits().to_le_bytes());
+    }
+    for amounts in [&account.limits, &account.spent, &account.reserved] {
+        let said =
+            Dimension::ALL.iter().enumerate().filter(|(_, dimension)| amounts.get(**dimension).is_some());
+        bytes.push(said.fold(0, |bits, (at, _)| bits | 1 << at));
+        let amounts = Dimension::ALL.iter().filter_map(|dimension| amounts.get(*dimension));
+        bytes.extend(amounts.flat_map(u64::to_le_bytes));
+    }
+    bytes
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Account, String> {
+    let mut rest = bytes;
+    match take(&mut rest)? {
+        [VERSION] => {}
+        [version] => return Err(format!("version {version} is unknown to this program")),
+    }
+    let parent = match take(&mut rest)? {
+        [0] => None,
+        [1] => Some(AccountId::from_bits(u128::from_le_bytes(take(&mut rest)?))),
+        [other] => return Err(format!("the parent's flag is {other}")),
+    };
+    let account = Account {
+        parent,
+        limits: amounts(&mut rest)?,
+        spent: amounts(&mut rest)?,
+        reserved: amounts(&mut rest)?,
+    };
+    if rest.is_empty() { Ok(account) } else { Err(format!("{} bytes too many", rest.len())) }
+}
+
+fn amounts(rest: &mut &[u8]) -> Result<Amounts, String> {
+    let [said] = take(rest)?;
+    if said >> Dimension::ALL.len() != 0 {
+        return Err(format!("dimensions {said:#010b} are not all known to this program"));
+    }
+    let mut amounts = Amounts::default();
+    for (at, dimension) in Dimension::ALL.into_iter().enumerate() {
+        if said & 1 << at != 0 {
+            amounts.set(dimension, u64::from_le_bytes(take(rest)?));
+        }
+    }
+    Ok(amounts)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], String> {
+    let (taken, after) = rest.split_first_chunk().ok_or("too few bytes")?;
+    *rest = after;
+    Ok(*taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Account {
+        let mut account = Account {
+            parent: Some(AccountId::from_bits(u128::MAX - 5)),
+            limits: Amounts::default(),
+            spent: Amounts { tokens: Some(0), children: Some(u64::MAX), ..Amounts::default() },
+            reserved: Amounts::default(),
+        };
+        for (n, dimension) in (1 << 40..).zip(Dimension::ALL) {
+            account.limits.set(dimension, n);
+        }
+        account
+    }
+
+    #[test]
+    fn accounts_survive_storage() {
+        let bare = Account { parent: None, limits: Amounts::default(), ..full() };
+        for account in [full(), bare] {
+            assert_eq!(decode(&encode(&account)), Ok(account));
+        }
+    }
+
+    #[test]
+    fn the_stored_form_stays() {
+        let account = Account { parent: None, limits: Amounts::default(), ..full() };
+        let mut expect = vec![1, 0, 0, 0b1_0010];
+        expect.extend(0_u64.to_le_bytes());
+        expect.extend(u64::MAX.to_le_bytes());
+        expect.push(0);
+        assert_eq!(encode(&account), expect);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let check = |bytes: &[u8], expect: &str| {
+            let error = decode(bytes).unwrap_err();
+            assert!(error.contains(expect), "{error}");
+        };
+        let bytes = encode(&full());
+        for length in 0..bytes.len() {
+            check(&bytes[..length], "too few bytes");
+        }
+        check(&[&bytes[..], &[0]].concat(), "1 bytes too many");
+        check(&[2, 0], "version 2");
+        check(&[1, 7], "flag is 7");
+        check(&[1, 0, 0b0010_0000], "dimensions 0b00100000");
+    }
+}

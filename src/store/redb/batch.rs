@@ -1,0 +1,256 @@
+use std::{collections::HashMap, sync::Arc};
+
+use hermod_actors::{
+    model::{self, Account, AccountId, Incarnation, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    port::{
+        Append, Appended, InboxItem, InboxRow, Index, Opened, Posting, Refusal, View, Write, Written, admit,
+    },
+};
+use redb::{ReadableTable, WriteTransaction};
+use serde::Serialize;
+
+use super::{accounts, blobs::Spiller, fault::Fault, read, tables::Tables};
+
+/// What the committer knows beside the store.
+#[derive(Debug)]
+pub(super) struct Memory {
+    epoch: u64,
+    /// The sessions opened in this epoch: nobody else can append. (48 bytes for each.)
+    open: HashMap<SessionId, Open>,
+    /// Inbox rows are numbered by epoch and count, so that no number is used twice and none needs a row of its own.
+    last_item: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    revival: u32,
+    last: Seq,
+}
+
+impl Memory {
+    pub(super) fn new(epoch: u64) -> Self {
+        Self { epoch, open: HashMap::new(), last_item: epoch << 32 }
+    }
+}
+
+/// The writes of one transaction.
+pub(super) struct Batch<'t> {
+    tables: Tables<'t>,
+    memory: &'t mut Memory,
+    spiller: &'t mut Spiller,
+    dirty: bool,
+}
+
+/// Why a write is not done.
+pub(super) enum Stop {
+    /// It alone.
+    Refused(Refusal),
+    /// And nothing else from now on.
+    Failed(Fault),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+impl From<redb::StorageError> for Stop {
+    fn from(error: redb::StorageError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl<'t> Batch<'t> {
+    pub(super) fn new(txn: &'t WriteTransaction, memory: &'t mut Memory, spiller: &'t mut Spiller) -> Self {
+        Self { tables: Tables::of(txn), memory, spiller, dirty: false }
+    }
+
+    pub(super) fn write(&mut self, write: Write) -> Result<Written, Fault> {
+        let written = match write {
+            Write::Append(append) => self.append(*append).map(Written::Appended),
+            Write::Open(session) => self.take_over(session).map(Written::Opened),
+            Write::Deliver(session, item) => self.deliver(session, &item).map(Written::Delivered),
+        };
+        match written {
+            Ok(written) => Ok(written),
+            Err(Stop::Refused(refusal)) => Ok(Written::Refused(refusal)),
+            Err(Stop::Failed(fault)) => Err(fault),
+        }
+    }
+
+    /// Whether there is anything to commit.
+    pub(super) fn end(self) -> bool {
+        self.dirty
+    }
+
+    fn append(&mut self, append: Append) -> Result<Appended, Stop> {
+        let postings = admit(&append, self)?;
+        self.dirty = true;
+        let Append { session, expected, records, index, key, take, send, .. } = append;
+        let last = self.log(session, expected, &records)?;
+        self.post(&postings)?;
+        for index in index {
+            match index {
+                Index::Session(row) => self.index_session(&row)?,
+                Index::Run(row) => self.index_run(&row)?,
+            }
+        }
+        if let Some((key, run)) = key {
+            self.tables.keys.open()?.insert(&*key, run.bits())?;
+        }
+        for row in take {
+            self.tables.inbox.open()?.remove((session.bits(), row))?;
+        }
+        for (session, item) in send {
+            self.deliver(session, &item)?;
+        }
+        let accounts = postings.into_iter().map(|posting| (posting.id, posting.account)).collect();
+        Ok(Appended { last, accounts })
+    }
+
+    fn log(&mut self, session: SessionId, first: Seq, records: &[Arc<model::Record>]) -> Result<Seq, Stop> {
+        let log = self.tables.log.open()?;
+        let mut last = first;
+        for (seq, record) in (first..).zip(records) {
+            let value = model::encode(record);
+            log.insert((session.bits(), seq), &*self.spiller.store(&value)?)?;
+            last = seq;
+        }
+        if let Some(open) = self.memory.open.get_mut(&session) {
+            open.last = last;
+        }
+        Ok(last)
+    }
+
+    fn post(&mut self, postings: &[Posting]) -> Result<(), Stop> {
+        for posting in postings.iter().filter(|posting| posting.changed) {
+            let row = accounts::encode(&posting.account);
+            self.tables.accounts.open()?.insert(posting.id.bits(), &*row)?;
+        }
+        Ok(())
+    }
+
+    fn index_session(&mut self, row: &SessionRow) -> Result<(), Stop> {
+        let (id, value) = (row.id.bits(), json(row));
+        // A row that cannot be read is written over; its key goes on standing for the session.
+        let before = {
+            let before = self.tables.sessions.open()?.insert(id, &*self.spiller.store(&value)?)?;
+            before.and_then(|before| {
+                let before = self.spiller.blobs().resolve(before.value()).ok()?;
+                serde_json::from_slice::<SessionRow>(&before).ok()
+            })
+        };
+        let keys = self.tables.session_keys.open()?;
+        if let Some(before) = before.filter(|before| before.key != row.key) {
+            keys.remove(&*before.key)?;
+        }
+        keys.insert(&*row.key, id)?;
+        Ok(())
+    }
+
+    fn index_run(&mut self, row: &RunRow) -> Result<(), Stop> {
+        let (id, value) = (row.id.bits(), json(row));
+        let new = self.tables.runs.open()?.insert(id, &*self.spiller.store(&value)?)?.is_none();
+        if new {
+            self.tables.runs_by_session.open()?.insert((row.session.bits(), id), ())?;
+        }
+        let open = self.tables.open_runs.open()?;
+        match row.state {
+            RunState::Ended if !new => drop(open.remove(id)?),
+            RunState::Ended => {}
+            RunState::Queued | RunState::Running | RunState::Parked => {
+                if open.get(id)?.is_none() {
+                    open.insert(id, ())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64, Stop> {
+        self.dirty = true;
+        let row = self.memory.last_item.saturating_add(1);
+        self.memory.last_item = row;
+        let value = self.spiller.store(item.as_bytes())?;
+        self.tables.inbox.open()?.insert((session.bits(), row), &*value)?;
+        Ok(row)
+    }
+
+    fn take_over(&mut self, session: SessionId) -> Result<Opened, Stop> {
+        let inbox = self.inbox(session)?;
+        let known = self.memory.open.get(&session).copied();
+        let open = match known {
+            Some(open) => open,
+            None => Open { revival: 0, last: self.stored_last(session)? },
+        };
+        let open = Open { revival: open.revival.saturating_add(1), ..open };
+        self.memory.open.insert(session, open);
+        let incarnation = Incarnation { epoch: self.memory.epoch, revival: open.revival };
+        Ok(Opened { incarnation, last: open.last, inbox })
+    }
+
+    fn stored_last(&mut self, session: SessionId) -> Result<Seq, Stop> {
+        let bits = session.bits();
+        let last = self.tables.log.open()?.range((bits, 0)..=(bits, Seq::MAX))?.next_back();
+        Ok(last.transpose()?.map_or(0, |(key, _)| key.value().1))
+    }
+
+    fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, Stop> {
+        let bits = session.bits();
+        let mut rows = Vec::new();
+        for row in self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))? {
+            let (key, value) = row?;
+            let id = key.value().1;
+            let item = read::item(self.spiller.blobs(), value.value()).map_err(|error| {
+                let error = error.into_text();
+                Refusal::Malformed(format!("row {id} of the inbox of {session} cannot be read: {error}"))
+            })?;
+            rows.push(InboxRow { id, item });
+        }
+        Ok(rows)
+    }
+}
+
+impl View for Batch<'_> {
+    type Stop = Stop;
+
+    fn latest(&mut self, session: SessionId) -> Result<Incarnation, Stop> {
+        let revival = self.memory.open.get(&session).map_or(0, |open| open.revival);
+        Ok(Incarnation { epoch: self.memory.epoch, revival })
+    }
+
+    fn last(&mut self, session: SessionId) -> Result<Seq, Stop> {
+        Ok(self.memory.open.get(&session).map_or(0, |open| open.last))
+    }
+
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Stop> {
+        Ok(self.tables.keys.open()?.get(key)?.map(|run| RunId::from_bits(run.value())))
+    }
+
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Stop> {
+        Ok(self.tables.session_keys.open()?.get(key)?.map(|id| SessionId::from_bits(id.value())))
+    }
+
+    fn waits(&mut self, session: SessionId, row: u64) -> Result<bool, Stop> {
+        Ok(self.tables.inbox.open()?.get((session.bits(), row))?.is_some())
+    }
+
+    fn account(&mut self, id: AccountId) -> Result<Option<Account>, Stop> {
+        let Some(row) = self.tables.accounts.open()?.get(id.bits())? else { return Ok(None) };
+        let account = accounts::decode(row.value()).map_err(|error| {
+            Refusal::Malformed(format!("the row of account {id} cannot be read: {error}"))
+        })?;
+        Ok(Some(account))
+    }
+}
+
+fn json(row: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(row).expect("a row is a struct with named fields, written to memory")
+}

@@ -1,0 +1,216 @@
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use hermod_actors::port::{JournalError, Write, Written};
+use redb::Database;
+use tokio::sync::oneshot;
+
+use super::{
+    batch::{Batch, Memory},
+    blobs::Spiller,
+    fault::Fault,
+    journal::Durability,
+};
+
+/// A relaxed store goes to disk when it has been idle for so long,
+const IDLE: Duration = Duration::from_secs(1);
+/// or after so many commits.
+const COMMITS: u32 = 4096;
+
+type Answer = Result<Vec<Written>, JournalError>;
+
+/// A batch, and who waits for it.
+pub(super) struct Job {
+    pub(super) batch: Vec<Write>,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+/// The one writer, on a thread of its own.
+pub(super) struct Committer {
+    pub(super) db: Arc<Database>,
+    pub(super) memory: Memory,
+    pub(super) spiller: Spiller,
+    pub(super) durability: Durability,
+    /// Commits that are not on disk yet; of a relaxed store.
+    pub(super) pending: u32,
+    /// What a commit failed of: nothing is written after it.
+    pub(super) failed: Option<String>,
+}
+
+impl Committer {
+    /// Works until the last sender of jobs is gone.
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            let next = if self.pending == 0 {
+                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                jobs.recv_timeout(IDLE)
+            };
+            match next {
+                Ok(Job { batch, answer }) => {
+                    // Whoever asked may have gone; the batch is written all the same.
+                    let _ = answer.send(self.commit(batch));
+                }
+                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.pending >= COMMITS {
+                self.settle();
+            }
+        }
+        self.settle();
+    }
+
+    pub(super) fn commit(&mut self, batch: Vec<Write>) -> Answer {
+        if let Some(failed) = &self.failed {
+            return Err(JournalError::Unavailable(format!("an earlier commit failed: {failed}")));
+        }
+        self.write(batch).map_err(|fault| JournalError::Unavailable(self.fail(&fault)))
+    }
+
+    fn write(&mut self, batch: Vec<Write>) -> Result<Vec<Written>, Fault> {
+        let mut txn = self.db.begin_write()?;
+        match self.durability {
+            Durability::Strict => txn.set_quick_repair(true),
+            Durability::Relaxed => txn.set_durability(redb::Durability::None)?,
+        }
+        let mut writes = Batch::new(&txn, &mut self.memory, &mut self.spiller);
+        let written = batch.into_iter().map(|write| writes.write(write)).collect::<Result<Vec<_>, _>>()?;
+        if writes.end() {
+            self.spiller.sync()?;
+            txn.commit()?;
+            self.pending += u32::from(self.durability == Durability::Relaxed);
+        } else {
+            txn.abort()?;
+        }
+        Ok(written)
+    }
+
+    /// Brings to disk what a relaxed store has acknowledged.
+    fn settle(&mut self) {
+        if self.pending == 0 || self.failed.is_some() {
+            return;
+        }
+        self.pending = 0;
+        if let Err(fault) = flush(&self.db) {
+            let error = self.fail(&fault);
+            tracing::error!(error, "what was acknowledged since the last flush is not on disk");
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault) -> String {
+        let failed = fault.to_string();
+        tracing::error!(error = failed, "the store takes no more writes");
+        self.failed = Some(failed.clone());
+        failed
+    }
+}
+
+/// An empty commit, durable together with all before it, that leaves the store quick to open.
+fn flush(db: &Database) -> Result<(), Fault> {
+    let mut txn = db.begin_write()?;
+    txn.set_quick_repair(true);
+    Ok(txn.commit()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        path::Path,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use hermod_actors::model::SessionId;
+    use redb::{Builder, StorageBackend, backends::InMemoryBackend};
+
+    use super::*;
+    use crate::store::redb::{blobs::Blobs, tables::Tables};
+
+    /// A disk that is full from some time on.
+    #[derive(Debug, Clone, Default)]
+    struct Disk(Arc<(InMemoryBackend, AtomicBool)>);
+
+    impl Disk {
+        fn room(&self) -> io::Result<&InMemoryBackend> {
+            let full = self.0.1.load(Ordering::Relaxed);
+            if full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(&self.0.0) }
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.0.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.0.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.room()?.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.room()?.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.room()?.write(offset, data)
+        }
+    }
+
+    fn committer(disk: &Disk, durability: Durability) -> Committer {
+        let db = Builder::new().create_with_backend(disk.clone()).unwrap();
+        let txn = db.begin_write().unwrap();
+        Tables::of(&txn).create().unwrap();
+        txn.commit().unwrap();
+        let spiller = Spiller::new(Blobs::new(Path::new("no-such-folder").to_owned()));
+        Committer { db: Arc::new(db), memory: Memory::new(1), spiller, durability, pending: 0, failed: None }
+    }
+
+    fn deliver(to: &mut Committer) -> Result<(), String> {
+        let batch = vec![Write::Deliver(SessionId::from_bits(1), "1".into())];
+        to.commit(batch).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_ends_the_writing() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Strict);
+        assert_eq!(deliver(&mut committer), Ok(()));
+        disk.0.1.store(true, Ordering::Relaxed);
+        let told = deliver(&mut committer).unwrap_err();
+        assert!(told.contains(&io::Error::from(io::ErrorKind::StorageFull).to_string()), "{told}");
+        disk.0.1.store(false, Ordering::Relaxed);
+        let later = deliver(&mut committer).unwrap_err();
+        assert!(later.contains("an earlier commit failed"), "{later}");
+    }
+
+    #[test]
+    fn a_relaxed_store_stops_when_it_cannot_settle() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Relaxed);
+        assert_eq!(deliver(&mut committer), Ok(()));
+        assert_eq!(committer.pending, 1);
+        committer.settle();
+        assert_eq!((committer.pending, &committer.failed), (0, &None));
+        assert_eq!(deliver(&mut committer), Ok(()));
+        disk.0.1.store(true, Ordering::Relaxed);
+        committer.settle();
+        assert!(deliver(&mut committer).unwrap_err().contains("an earlier commit failed"));
+    }
+
+    #[test]
+    fn what_writes_nothing_needs_no_disk() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Strict);
+        disk.0.1.store(true, Ordering::Relaxed);
+        assert!(committer.commit(vec![Write::Open(SessionId::from_bits(1))]).is_ok());
+    }
+}

@@ -1,0 +1,30 @@
+use std::{io, path::PathBuf};
+
+/// Why the store does not work (any more). Its text is the engine's or the system's own, and where it happened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Engine(redb::Error),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl Fault {
+    /// For `map_err` at an operation on `path`.
+    pub(super) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |source| Self::File { path, source }
+    }
+}
+
+macro_rules! engine_errors {
+    ($($error:ident),*) => {$(
+        impl From<redb::$error> for Fault {
+            fn from(error: redb::$error) -> Self {
+                Self::Engine(error.into())
+            }
+        }
+    )*};
+}
+
+engine_errors!(CommitError, DatabaseError, SetDurabilityError, StorageError, TableError, TransactionError);

@@ -1,0 +1,126 @@
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
+    thread::{Builder, JoinHandle},
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use hermod_actors::port::{Journal, JournalError, Read, ReadError, Rows, Write, Written};
+use redb::{Database, ReadableDatabase};
+use tokio::{runtime::Handle, sync::oneshot};
+
+use super::{
+    batch::Memory,
+    blobs::{Blobs, Spiller},
+    committer::{Committer, Job},
+    fault::Fault,
+    open::{self, OpenError, Store},
+    read::{Halt, Reader},
+};
+
+/// When a commit is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is on disk: survives `kill -9` and power loss, and opens in a millisecond after either.
+    Strict,
+    /// When it can be read. The disk follows after a second of idleness, every 4096 commits, and on closing: what is
+    /// younger is lost with the process.
+    Relaxed,
+}
+
+/// The journal in a folder of this machine.
+///
+/// Dropping it writes what is queued, and waits for that.
+pub struct RedbJournal {
+    dir: PathBuf,
+    db: Arc<Database>,
+    blobs: Blobs,
+    /// `None` only while it is dropped.
+    committer: Option<(Sender<Job>, JoinHandle<()>)>,
+}
+
+impl RedbJournal {
+    /// Opens the store in `dir`, or makes an empty one. Blocks: a millisecond for a store that ended well or was strict,
+    /// else seconds per gigabyte.
+    pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
+        Self::start(open::open(dir)?, durability)
+    }
+
+    pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
+        let Store { dir, db, epoch, blobs } = store;
+        let db = Arc::new(db);
+        let committer = Committer {
+            db: Arc::clone(&db),
+            memory: Memory::new(epoch),
+            spiller: Spiller::new(blobs.clone()),
+            durability,
+            pending: 0,
+            failed: None,
+        };
+        let (jobs, queue) = channel();
+        let thread = Builder::new()
+            .name("committer".to_owned())
+            .spawn(move || committer.run(&queue))
+            .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
+        Ok(Self { dir, db, blobs, committer: Some((jobs, thread)) })
+    }
+
+    fn reader(&self) -> Result<Reader, Fault> {
+        Ok(Reader::new(self.db.begin_read()?, self.blobs.clone()))
+    }
+}
+
+impl Journal for RedbJournal {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        let (answer, answered) = oneshot::channel();
+        if let Some((jobs, _)) = &self.committer {
+            // If the committer is gone, so is the answer.
+            let _ = jobs.send(Job { batch, answer });
+        }
+        let gone = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));
+        answered.map(move |answer| answer.unwrap_or_else(gone)).boxed()
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        let mut reader = match self.reader() {
+            Ok(reader) => reader,
+            Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
+        };
+        match reader.read_short(&what) {
+            Ok(rows) => ready(Ok(rows)).boxed(),
+            Err(Halt::Failed(error)) => ready(Err(error)).boxed(),
+            Err(Halt::Long) => match Handle::try_current() {
+                Ok(runtime) => {
+                    let rows = runtime.spawn_blocking(move || reader.read(&what));
+                    let ended = |error| Err(ReadError::Unavailable(format!("a read ended early: {error}")));
+                    rows.map(move |rows| rows.unwrap_or_else(ended)).boxed()
+                }
+                Err(_) => ready(reader.read(&what)).boxed(),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for RedbJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedbJournal").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Drop for RedbJournal {
+    fn drop(&mut self) {
+        if let Some((jobs, thread)) = self.committer.take() {
+            drop(jobs);
+            if thread.join().is_err() {
+                tracing::error!(dir = %self.dir.display(), "the committer's thread has panicked");
+            }
+        }
+    }
+}

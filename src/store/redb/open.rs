@@ -1,0 +1,157 @@
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process,
+};
+
+use redb::{Builder, Database, ReadableTable, TableHandle, backends::FileBackend};
+
+use super::{
+    blobs::{Blobs, make_folder, sync_folder},
+    fault::Fault,
+    tables::{META, Tables},
+};
+
+const FILE: &str = "hermod.redb";
+const OWNER: &str = "owner";
+const BLOBS: &str = "blobs";
+/// What this program writes. It reads no newer one.
+const SCHEMA: u64 = 1;
+const SCHEMA_VERSION: &str = "schema_version";
+const EPOCH: &str = "epoch";
+/// An upper bound that fills as pages are read; nothing is allocated before.
+const CACHE: usize = 256 << 20;
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("the store in {} is in use by {}; stop it, or use another state directory", dir.display(), owner(*pid))]
+    Busy {
+        /// The store's folder.
+        dir: PathBuf,
+        /// The other process; `None` in the instant in which it has not said so yet.
+        pid: Option<u32>,
+    },
+    /// A newer version of Hermod has written it.
+    #[error("{} has schema version {found}, and this program knows {known}: use the newer hermod that wrote it", path.display())]
+    Newer {
+        /// The store's file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The newest one that can be read.
+        known: u64,
+    },
+    /// It is no store, or a damaged one.
+    #[error("{} cannot be used as a store: {reason}; restore the folder from a backup, or move it away to begin anew", path.display())]
+    Corrupt {
+        /// The store's file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file system refuses.
+    #[error("{}: {source}; the state directory must be on a local disk with free space, and belong to this user", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// A store that this process holds.
+pub(super) struct Store {
+    pub(super) dir: PathBuf,
+    pub(super) db: Database,
+    pub(super) epoch: u64,
+    pub(super) blobs: Blobs,
+}
+
+pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
+    let path = dir.join(FILE);
+    let explain = |fault| explain(dir, &path, fault);
+    make_folder(dir).map_err(explain)?;
+    let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
+    let new = file.metadata().map_err(Fault::at(&path)).map_err(explain)?.len() == 0;
+    let db = database(file).map_err(explain)?;
+    name_owner(&dir.join(OWNER)).map_err(explain)?;
+    let epoch = begin(&path, &db, explain)?;
+    let blobs = dir.join(BLOBS);
+    make_folder(&blobs).map_err(explain)?;
+    if new {
+        // redb syncs its file, but not the entry that makes it findable.
+        sync_folder(dir).map_err(explain)?;
+        let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
+        above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
+    }
+    Ok(Store { dir: dir.to_owned(), db, epoch, blobs: Blobs::new(blobs) })
+}
+
+fn database(file: File) -> Result<Database, Fault> {
+    let backend = FileBackend::new(file)?;
+    Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
+}
+
+/// Checks what the store is, and begins the next epoch in it.
+fn begin(path: &Path, db: &Database, explain: impl Fn(Fault) -> OpenError) -> Result<u64, OpenError> {
+    let begun = || -> Result<Result<u64, OpenError>, Fault> {
+        let mut txn = db.begin_write()?;
+        txn.set_quick_repair(true);
+        let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
+        if !tables.is_empty() && tables.iter().all(|table| table != META.name()) {
+            let reason = format!("it belongs to another program (tables: {})", tables.join(", "));
+            return Ok(Err(OpenError::Corrupt { path: path.to_owned(), reason }));
+        }
+        let mut meta = txn.open_table(META)?;
+        let found = meta.get(SCHEMA_VERSION)?.map_or(SCHEMA, |version| version.value());
+        if found > SCHEMA {
+            return Ok(Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA }));
+        }
+        let epoch = meta.get(EPOCH)?.map_or(0, |epoch| epoch.value()).saturating_add(1);
+        meta.insert(SCHEMA_VERSION, SCHEMA)?;
+        meta.insert(EPOCH, epoch)?;
+        drop(meta);
+        Tables::of(&txn).create()?;
+        txn.commit()?;
+        Ok(Ok(epoch))
+    };
+    begun().map_err(explain)?
+}
+
+/// Opens a file for writing, or makes one that only its owner may read.
+fn own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.write(true).create(true).mode(0o600).open(path)
+}
+
+fn name_owner(path: &Path) -> Result<(), Fault> {
+    own(path, OpenOptions::new().truncate(true))
+        .and_then(|mut file| file.write_all(format!("{}\n", process::id()).as_bytes()))
+        .map_err(Fault::at(path))
+}
+
+fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
+    let path = path.to_owned();
+    let error = match fault {
+        Fault::File { path, source } => return OpenError::Io { path, source },
+        Fault::Engine(error) => error,
+    };
+    if matches!(error, redb::Error::DatabaseAlreadyOpen) {
+        let named = fs::read_to_string(dir.join(OWNER)).ok();
+        return OpenError::Busy { dir: dir.to_owned(), pid: named.and_then(|pid| pid.trim().parse().ok()) };
+    }
+    let reason = error.to_string();
+    if let redb::Error::Io(source) = error
+        && source.kind() != io::ErrorKind::InvalidData
+    {
+        return OpenError::Io { path, source };
+    }
+    OpenError::Corrupt { path, reason }
+}

@@ -1,0 +1,227 @@
+use std::{borrow::Cow, str};
+
+use hermod_actors::{
+    model::{Account, AccountId, DecodeError, RunId, RunRow, Seq, SessionId, SessionRow, decode},
+    port::{InboxItem, InboxRow, Read, ReadError, Rows, StoredRecord},
+};
+use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition};
+use serde::de::DeserializeOwned;
+
+use super::{
+    accounts,
+    blobs::{Blobs, Unreadable},
+    fault::Fault,
+    tables::{ACCOUNTS, INBOX, KEYS, LOG, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
+};
+
+/// So many bytes of rows are read and decoded within 0.2 ms.
+const SHORT: usize = 64 * 1024;
+
+/// Why a read ends.
+pub(super) enum Halt {
+    /// It would block the calling task for long.
+    Long,
+    /// It failed.
+    Failed(ReadError),
+}
+
+/// Reads one snapshot.
+pub(super) struct Reader {
+    txn: ReadTransaction,
+    blobs: Blobs,
+    /// The bytes that may still be read, if it has to be short.
+    left: Option<usize>,
+}
+
+impl Reader {
+    pub(super) fn new(txn: ReadTransaction, blobs: Blobs) -> Self {
+        Self { txn, blobs, left: None }
+    }
+
+    /// Reads, unless that takes long.
+    pub(super) fn read_short(&mut self, what: &Read) -> Result<Rows, Halt> {
+        self.left = Some(SHORT);
+        self.rows(what)
+    }
+
+    /// Reads, however long it takes.
+    pub(super) fn read(&mut self, what: &Read) -> Result<Rows, ReadError> {
+        self.left = None;
+        self.rows(what).map_err(|halt| match halt {
+            Halt::Failed(error) => error,
+            Halt::Long => ReadError::Unavailable("a read without a limit met one".to_owned()),
+        })
+    }
+
+    fn rows(&mut self, what: &Read) -> Result<Rows, Halt> {
+        Ok(match what {
+            Read::Records { session, from, max } => Rows::Records(self.records(*session, *from, *max)?),
+            Read::Inbox(session) => Rows::Inbox(self.inbox(*session)?),
+            Read::Session(id) => Rows::Sessions(self.session(*id)?.into_iter().collect()),
+            Read::SessionOfKey(key) => {
+                let id = self.open(SESSION_KEYS)?.get(&**key)?.map(|id| SessionId::from_bits(id.value()));
+                let row = id.map(|id| self.session(id)).transpose()?.flatten();
+                Rows::Sessions(row.into_iter().collect())
+            }
+            Read::Sessions { max } => Rows::Sessions(self.youngest(SESSIONS, "sessions", *max)?),
+            Read::Run(id) => Rows::Runs(self.run(*id)?.into_iter().collect()),
+            Read::Runs { session: None, max } => Rows::Runs(self.youngest(RUNS, "runs", *max)?),
+            Read::Runs { session: Some(session), max } => Rows::Runs(self.runs_of(*session, *max)?),
+            Read::OpenRuns => Rows::Runs(self.open_runs()?),
+            Read::RunOfKey(key) => {
+                let id = self.open(KEYS)?.get(&**key)?.map(|id| RunId::from_bits(id.value()));
+                let row = id.map(|id| self.run(id)).transpose()?.flatten();
+                Rows::Runs(row.into_iter().collect())
+            }
+            Read::Account(id) => Rows::Account(self.account(*id)?),
+        })
+    }
+
+    fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, Halt> {
+        let bits = session.bits();
+        let mut records = Vec::new();
+        for row in self.open(LOG)?.range((bits, from)..=(bits, Seq::MAX))?.take(max) {
+            let (key, stored) = row?;
+            let seq = key.value().1;
+            self.spend(stored.value())?;
+            let record = match self.blobs.resolve(stored.value()) {
+                Ok(value) => decode(&value),
+                Err(Unreadable::Lost(why)) => Err(DecodeError::Malformed(why)),
+                Err(Unreadable::System(why)) => return Err(ReadError::Unavailable(why).into()),
+            };
+            let record = record.map_err(|error| ReadError::Record { session, seq, error })?;
+            records.push(StoredRecord { seq, record });
+        }
+        Ok(records)
+    }
+
+    fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, Halt> {
+        let bits = session.bits();
+        let mut rows = Vec::new();
+        for row in self.open(INBOX)?.range((bits, 0)..=(bits, u64::MAX))? {
+            let (key, stored) = row?;
+            self.spend(stored.value())?;
+            let item = item(&self.blobs, stored.value()).map_err(|error| unreadable("inbox", error))?;
+            rows.push(InboxRow { id: key.value().1, item });
+        }
+        Ok(rows)
+    }
+
+    fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, Halt> {
+        let row = self.open(SESSIONS)?.get(id.bits())?;
+        row.map(|row| self.json("sessions", &row)).transpose()
+    }
+
+    fn run(&mut self, id: RunId) -> Result<Option<RunRow>, Halt> {
+        let row = self.open(RUNS)?.get(id.bits())?;
+        row.map(|row| self.json("runs", &row)).transpose()
+    }
+
+    fn youngest<T: DeserializeOwned>(
+        &mut self,
+        table: TableDefinition<u128, &'static [u8]>,
+        name: &'static str,
+        max: usize,
+    ) -> Result<Vec<T>, Halt> {
+        let mut rows = Vec::new();
+        for row in self.open(table)?.iter()?.rev().take(max) {
+            rows.push(self.json(name, &row?.1)?);
+        }
+        rows.reverse();
+        Ok(rows)
+    }
+
+    fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, Halt> {
+        let bits = session.bits();
+        let mut ids = Vec::new();
+        for row in self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.rev().take(max) {
+            ids.push(row?.0.value().1);
+        }
+        ids.reverse();
+        self.runs("runs_by_session", ids)
+    }
+
+    fn open_runs(&mut self) -> Result<Vec<RunRow>, Halt> {
+        let mut ids = Vec::new();
+        for row in self.open(OPEN_RUNS)?.iter()? {
+            ids.push(row?.0.value());
+        }
+        self.runs("open_runs", ids)
+    }
+
+    /// The rows of runs that `index` names.
+    fn runs(&mut self, index: &'static str, ids: Vec<u128>) -> Result<Vec<RunRow>, Halt> {
+        let runs = self.open(RUNS)?;
+        let row = |id| {
+            let row = runs.get(id)?.ok_or_else(|| {
+                let error = format!("run {} has no row", RunId::from_bits(id));
+                ReadError::Row { table: index, error }
+            })?;
+            self.json("runs", &row)
+        };
+        ids.into_iter().map(row).collect()
+    }
+
+    fn account(&mut self, id: AccountId) -> Result<Option<Box<Account>>, Halt> {
+        let Some(row) = self.open(ACCOUNTS)?.get(id.bits())? else { return Ok(None) };
+        let account = accounts::decode(row.value())
+            .map_err(|error| ReadError::Row { table: "accounts", error: format!("{id}: {error}") })?;
+        Ok(Some(Box::new(account)))
+    }
+
+    fn json<T: DeserializeOwned>(
+        &mut self,
+        table: &'static str,
+        row: &AccessGuard<&'static [u8]>,
+    ) -> Result<T, Halt> {
+        self.spend(row.value())?;
+        let value: Cow<[u8]> = self.blobs.resolve(row.value()).map_err(|error| unreadable(table, error))?;
+        serde_json::from_slice(&value)
+            .map_err(|error| ReadError::Row { table, error: error.to_string() }.into())
+    }
+
+    fn open<K: redb::Key, V: redb::Value>(
+        &self,
+        table: TableDefinition<K, V>,
+    ) -> Result<ReadOnlyTable<K, V>, Halt> {
+        self.txn.open_table(table).map_err(|error| failed(&error.into()))
+    }
+
+    fn spend(&mut self, stored: &[u8]) -> Result<(), Halt> {
+        let Some(left) = &mut self.left else { return Ok(()) };
+        match left.checked_sub(stored.len()) {
+            Some(less) if !Blobs::is_spilled(stored) => *left = less,
+            Some(_) | None => return Err(Halt::Long),
+        }
+        Ok(())
+    }
+}
+
+/// An inbox row's item.
+pub(super) fn item(blobs: &Blobs, stored: &[u8]) -> Result<InboxItem, Unreadable> {
+    let value = blobs.resolve(stored)?;
+    str::from_utf8(&value).map(InboxItem::from).map_err(|error| Unreadable::Lost(error.to_string()))
+}
+
+fn unreadable(table: &'static str, error: Unreadable) -> ReadError {
+    match error {
+        Unreadable::Lost(error) => ReadError::Row { table, error },
+        Unreadable::System(error) => ReadError::Unavailable(error),
+    }
+}
+
+fn failed(fault: &Fault) -> Halt {
+    Halt::Failed(ReadError::Unavailable(fault.to_string()))
+}
+
+impl From<ReadError> for Halt {
+    fn from(error: ReadError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<StorageError> for Halt {
+    fn from(error: StorageError) -> Self {
+        failed(&error.into())
+    }
+}

@@ -1,0 +1,85 @@
+use std::time::Duration;
+
+use hermod_actors::{
+    model::{CallEnd, CallStatus},
+    port::BadArguments,
+};
+use tokio::{
+    task::{JoinError, spawn_blocking},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::typed::refused;
+
+/// How long a stopped call waits for the system to return from a file operation.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why file work gave no result.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The arguments do not fit the world.
+    Refused(BadArguments),
+    /// It was stopped before it changed a file.
+    Stopped,
+}
+
+impl From<BadArguments> for Failed {
+    fn from(bad: BadArguments) -> Self {
+        Self::Refused(bad)
+    }
+}
+
+/// Tells blocking work, between two of its steps, whether anyone still waits for it.
+#[derive(Debug)]
+pub(super) struct Asker(CancellationToken);
+
+impl Asker {
+    /// An error once the call was stopped or its future dropped.
+    pub(super) fn still_waits(&self) -> Result<(), Failed> {
+        if self.0.is_cancelled() { Err(Failed::Stopped) } else { Ok(()) }
+    }
+}
+
+/// Runs file work off the async threads. The work gives up at its next step once `cancel` fires or the future is dropped.
+pub(super) async fn blocking<F>(cancel: &CancellationToken, work: F) -> CallEnd
+where
+    F: FnOnce(&Asker) -> Result<String, Failed> + Send + 'static,
+{
+    let dropped = cancel.child_token();
+    let asker = Asker(dropped.clone());
+    let _gives_up = dropped.drop_guard();
+    let mut work = spawn_blocking(move || work(&asker));
+    let joined = tokio::select! {
+        biased;
+        joined = &mut work => Ok(joined),
+        () = cancel.cancelled() => timeout(PATIENCE, work).await,
+    };
+    match joined {
+        Ok(Ok(Ok(content))) => CallEnd::ok(content),
+        Ok(Ok(Err(Failed::Refused(bad)))) => refused(&bad),
+        Ok(Ok(Err(Failed::Stopped))) => stopped(
+            "the call was stopped before it was done; no file was changed",
+            "call again if it is still wanted",
+        ),
+        Ok(Err(error)) => failed_inside(&error),
+        Err(_) => stopped(
+            "the call was stopped while the system was in a file operation that did not return",
+            "check what the file system holds before calling again",
+        ),
+    }
+}
+
+/// The end of a call whose work panicked.
+pub(super) fn failed_inside(error: &JoinError) -> CallEnd {
+    CallEnd::error(
+        CallStatus::Error,
+        &format!("the tool failed inside: {error}"),
+        None,
+        "this is a fault of the tool: reach the aim another way",
+    )
+}
+
+fn stopped(error: &str, hint: &str) -> CallEnd {
+    CallEnd::error(CallStatus::Stopped, error, None, hint)
+}

@@ -1,0 +1,89 @@
+/// Resolves the escapes of `$'...'`, `printf` and `echo -e`: `\n`, `\x2f`, `\057`, `\u002f` and the like.
+pub(super) fn unescape(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = escaped(&rest[at + 1..], &mut bytes);
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Resolves the escape that begins `rest`, and gives what follows it.
+fn escaped<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> &'a str {
+    let Some(kind) = rest.chars().next() else {
+        bytes.push(b'\\');
+        return rest;
+    };
+    let after = &rest[kind.len_utf8()..];
+    let (code, rest) = match kind {
+        'n' => (Some(u32::from('\n')), after),
+        't' => (Some(u32::from('\t')), after),
+        'r' => (Some(u32::from('\r')), after),
+        'e' | 'E' => (Some(0x1b), after),
+        'x' => number(after, 2, 16),
+        'u' => number(after, 4, 16),
+        'U' => number(after, 8, 16),
+        '0'..='7' => number(rest, if kind == '0' { 4 } else { 3 }, 8),
+        other => (Some(u32::from(other)), after),
+    };
+    match code.and_then(char::from_u32) {
+        Some(c) if matches!(kind, 'x' | '0'..='7') && u32::from(c) < 256 => bytes.push(c as u8),
+        Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        None => bytes.extend_from_slice(&[b'\\', kind as u8]),
+    }
+    rest
+}
+
+fn number(text: &str, most: usize, radix: u32) -> (Option<u32>, &str) {
+    let end = text.char_indices().take(most).find(|(_, c)| !c.is_digit(radix)).map(|(at, _)| at);
+    let end = end.unwrap_or_else(|| text.char_indices().nth(most).map_or(text.len(), |(at, _)| at));
+    (u32::from_str_radix(&text[..end], radix).ok(), &text[end..])
+}
+
+/// Decodes base64 without regard to padding and blanks; `None` if anything else is among it.
+pub(super) fn from_base64(text: &str) -> Option<String> {
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
+    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6 | u32::from(six)) & 0xffff;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.extend(u8::try_from(bits >> held & 0xff));
+        }
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The words that `word` stands for: `/{bin,etc}` is `/bin` and `/etc`. At most `most`.
+pub(super) fn braces(word: &str, most: usize) -> Vec<String> {
+    let mut words = vec![word.to_owned()];
+    let mut at = 0;
+    while at < words.len() {
+        match alternatives(&words[at]) {
+            Some(expanded) if words.len() + expanded.len() <= most => drop(words.splice(at..=at, expanded)),
+            Some(_) | None => at += 1,
+        }
+    }
+    words
+}
+
+/// Resolves the first innermost braces that hold a comma; `${NAME}` holds none.
+fn alternatives(word: &str) -> Option<Vec<String>> {
+    word.match_indices('{').find_map(|(open, _)| {
+        let inside = &word[open + 1..];
+        let close = inside.find(['{', '}']).filter(|end| inside[*end..].starts_with('}'))?;
+        let (before, after) = (&word[..open], &inside[close + 1..]);
+        let choices: Vec<_> = inside[..close].split(',').collect();
+        (choices.len() > 1).then(|| choices.iter().map(|choice| format!("{before}{choice}{after}")).collect())
+    })
+}

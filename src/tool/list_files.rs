@@ -1,0 +1,211 @@
+use std::{
+    ffi::{CString, OsStr},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+};
+
+use hermod_actors::model::{CallEnd, EffectClass};
+use rustix::{
+    fs::{AtFlags, Dir, FileType},
+    io::Errno,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Visible,
+    blocking::{Asker, Failed, blocking},
+    paths::{open_folder, resolve},
+    typed::{Site, Typed},
+};
+
+const LIMIT: usize = 500;
+/// Most bytes of a listing, remark aside.
+const ROOM: usize = 49_000;
+/// Most entries of one folder that are read; sorting needs them in memory.
+const READ: usize = 100_000;
+
+/// Lists a folder.
+#[derive(Debug)]
+pub(super) struct ListFiles;
+
+/// What to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// The folder, relative to the workspace or absolute inside it; the workspace itself if absent.
+    path: Option<String>,
+    /// How many levels to descend: 1, the default, is the folder's own entries.
+    #[schemars(range(min = 1, max = 8))]
+    depth: Option<usize>,
+    /// How many entries to list at most; 500 if absent.
+    #[schemars(range(min = 1, max = 5000))]
+    limit: Option<usize>,
+}
+
+impl Typed for ListFiles {
+    const NAME: &'static str = "list_files";
+    const DESCRIPTION: &'static str = "Lists a folder of the workspace, sorted by name, one entry a line: `name/` is \
+        a folder, `name` and its bytes a file, `name@ -> target` a symlink, `name|` something special.";
+    const EFFECT: EffectClass = EffectClass::Pure;
+    type Arguments = Arguments;
+
+    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+        let workspace = site.workspace;
+        blocking(&site.cancel, move |asker| list(&workspace, &arguments, asker)).await
+    }
+}
+
+fn list(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+    let place = resolve(workspace, "path", arguments.path.as_deref().unwrap_or("."))?;
+    asker.still_waits()?;
+    let folder = place.open_folder()?;
+    let limit = arguments.limit.unwrap_or(LIMIT);
+    let mut listing = Listing { asker, limit, depth: arguments.depth.unwrap_or(1), lines: Lines::default() };
+    let names = names(&folder).map_err(|error| place.failed(error))?;
+    listing.folder(&folder, "", (names, 1))?;
+    Ok(listing.lines.finish(limit))
+}
+
+/// Names in a folder, sorted, and whether there are more.
+struct Names {
+    sorted: Vec<CString>,
+    more: bool,
+}
+
+fn names(folder: &OwnedFd) -> rustix::io::Result<Names> {
+    let mut sorted = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if sorted.len() == READ {
+            return Ok(Names { sorted, more: true });
+        }
+        sorted.push(entry.file_name().to_owned());
+    }
+    sorted.sort_unstable();
+    Ok(Names { sorted, more: false })
+}
+
+/// The lines of a listing, bounded in number and bytes.
+#[derive(Default)]
+struct Lines {
+    text: String,
+    count: usize,
+    truncated: bool,
+}
+
+impl Lines {
+    fn finish(mut self, limit: usize) -> String {
+        if self.truncated {
+            let bound = if self.count == limit { "`limit`" } else { "50 kB" };
+            let remark = format!(
+                "[truncated by {bound}: the first {} entries; list a folder below, a smaller `depth` or a larger `limit`]",
+                self.count
+            );
+            self.text.push_str(&remark);
+        }
+        if self.text.is_empty() { "[empty folder]".into() } else { self.text }
+    }
+}
+
+struct Listing<'a> {
+    asker: &'a Asker,
+    limit: usize,
+    depth: usize,
+    lines: Lines,
+}
+
+impl Listing<'_> {
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        above: &str,
+        (names, level): (Names, usize),
+    ) -> Result<(), Failed> {
+        let Names { sorted, more } = names;
+        for name in &sorted {
+            self.asker.still_waits()?;
+            if self.lines.truncated {
+                return Ok(());
+            }
+            self.entry(folder, above, (OsStr::from_bytes(name.to_bytes()), level))?;
+        }
+        if more {
+            self.line(&format!(
+                "{above}[more than {READ} entries, of which the first that were found are listed]"
+            ));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, folder: &OwnedFd, above: &str, (name, level): (&OsStr, usize)) -> Result<(), Failed> {
+        let shown = format!("{above}{}", one_line(name.as_bytes()));
+        let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => {
+                self.line(&format!("{shown} [{error}]"));
+                return Ok(());
+            }
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => return self.below(folder, &shown, (name, level)),
+            FileType::RegularFile => self.line(&format!("{shown} {}", stat.st_size)),
+            FileType::Symlink => self.line(&format!("{shown}@ -> {}", target(folder.as_fd(), name))),
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => self.line(&format!("{shown}|")),
+        }
+        Ok(())
+    }
+
+    fn below(&mut self, folder: &OwnedFd, shown: &str, (name, level): (&OsStr, usize)) -> Result<(), Failed> {
+        if level == self.depth {
+            self.line(&format!("{shown}/"));
+            return Ok(());
+        }
+        if name == ".git" {
+            self.line(&format!("{shown}/ [not descended; name it as `path` to list it]"));
+            return Ok(());
+        }
+        let opened = open_folder(folder, name).and_then(|below| Ok((names(&below)?, below)));
+        match opened {
+            Ok((names, below)) => {
+                self.line(&format!("{shown}/"));
+                self.folder(&below, &format!("{shown}/"), (names, level + 1))
+            }
+            Err(error) => {
+                self.line(&format!("{shown}/ [{error}]"));
+                Ok(())
+            }
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.lines.count == self.limit || self.lines.text.len() + line.len() >= ROOM {
+            self.lines.truncated = true;
+            return;
+        }
+        self.lines.count += 1;
+        self.lines.text.push_str(line);
+        self.lines.text.push('\n');
+    }
+}
+
+fn target(folder: BorrowedFd<'_>, name: &OsStr) -> String {
+    match rustix::fs::readlinkat(folder, name, Vec::new()) {
+        Ok(target) => one_line(target.to_bytes()),
+        Err(Errno::NOENT) => "[gone meanwhile]".into(),
+        Err(error) => format!("[{error}]"),
+    }
+}
+
+fn one_line(name: &[u8]) -> String {
+    Visible::of(name).text.replace('\n', "␊").replace('\t', "␉")
+}

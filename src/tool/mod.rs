@@ -1,0 +1,38 @@
+//! The tools that come with Hermod: a new one is a file here and a line in `TOOLS`.
+
+mod arguments;
+mod blocking;
+pub mod hardline;
+mod list_files;
+mod page;
+mod paths;
+mod read_file;
+mod shell;
+mod typed;
+mod visible;
+mod write_file;
+
+use std::sync::Arc;
+
+use hermod_actors::port::Tool;
+
+pub use arguments::Shape;
+pub use paths::{Place, resolve};
+pub use typed::{Site, Typed, make};
+pub use visible::Visible;
+
+/// Makes a tool.
+pub type Make = fn() -> Arc<dyn Tool>;
+
+/// Every built-in tool by its name.
+pub const TOOLS: &[(&str, Make)] = &[
+    ("list_files", make::<list_files::ListFiles>),
+    ("read_file", make::<read_file::ReadFile>),
+    ("shell", make::<shell::Shell>),
+    ("write_file", make::<write_file::WriteFile>),
+];
+
+/// All built-in tools, in the order of their names.
+pub fn builtin() -> Vec<Arc<dyn Tool>> {
+    TOOLS.iter().map(|(_, make)| make()).collect()
+}

@@ -1,0 +1,100 @@
+use std::{fmt::Write as _, io::Read};
+
+use hermod_actors::model::{CallEnd, EffectClass};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    blocking::{Asker, Failed, blocking},
+    page::{Extent, LINES, Page, Paged},
+    paths::{Place, resolve},
+    typed::{Site, Typed},
+};
+
+const CHUNK: usize = 64 * 1024;
+/// A NUL byte within this many bytes makes a file binary.
+const SNIFFED: usize = 8 * 1024;
+/// Bytes of a binary file that are shown.
+const FIRST: usize = 64;
+/// Beyond this the lines of a file are no longer counted.
+const COUNTED: u64 = 256 * 1024 * 1024;
+
+/// Reads a text file.
+#[derive(Debug)]
+pub(super) struct ReadFile;
+
+/// What to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// The file, relative to the workspace or absolute inside it.
+    path: String,
+    /// The first line to read, counted from 1.
+    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
+    offset: Option<u64>,
+    /// How many lines to read at most; 2000 if absent.
+    #[schemars(range(min = 1, max = 100_000))]
+    limit: Option<u64>,
+}
+
+impl Typed for ReadFile {
+    const NAME: &'static str = "read_file";
+    const DESCRIPTION: &'static str = "Reads a text file of the workspace, at most 50 kB of whole lines at a time; \
+        a remark in brackets at the end says how to read on.";
+    const EFFECT: EffectClass = EffectClass::Pure;
+    type Arguments = Arguments;
+
+    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+        let workspace = site.workspace;
+        blocking(&site.cancel, move |asker| read(&workspace, &arguments, asker)).await
+    }
+}
+
+fn read(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+    let place = resolve(workspace, "path", &arguments.path)?;
+    asker.still_waits()?;
+    let (mut file, stat) = place.open_file()?;
+    let mut page = Page::new(arguments.offset.unwrap_or(1), arguments.limit.unwrap_or(LINES));
+    let mut chunk = vec![0; CHUNK];
+    let mut seen = 0;
+    loop {
+        asker.still_waits()?;
+        let count = file.read(&mut chunk).map_err(|error| place.failed(error))?;
+        let bytes = &chunk[..count];
+        if seen == 0 && bytes[..count.min(SNIFFED)].contains(&0) {
+            return Ok(binary(u64::try_from(stat.st_size).unwrap_or_default(), bytes));
+        }
+        seen += count as u64;
+        page.push(bytes);
+        if count == 0 {
+            return shown(page.finish(Extent::Whole), &place, arguments);
+        }
+        if page.is_full() && seen > COUNTED {
+            return shown(page.finish(Extent::Part), &place, arguments);
+        }
+    }
+}
+
+fn shown(paged: Paged, place: &Place, arguments: &Arguments) -> Result<String, Failed> {
+    match paged {
+        Paged::Text(text) => Ok(text),
+        Paged::PastEnd { lines } => {
+            let offset = arguments.offset.unwrap_or(1);
+            let mut refusal = place.refuse(
+                &format!("has {lines} lines, `offset` {offset} is past its end"),
+                "use a smaller `offset`",
+            );
+            refusal.field = Some("offset".into());
+            Err(refusal.into())
+        }
+    }
+}
+
+fn binary(size: u64, bytes: &[u8]) -> String {
+    let first = &bytes[..bytes.len().min(FIRST)];
+    let hex = first.iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, " {byte:02x}").expect("writing to a string does not fail");
+        hex
+    });
+    format!("[binary file of {size} bytes; the first {} in hex:{hex}]", first.len())
+}

@@ -1,0 +1,100 @@
+use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc};
+
+use futures::future::BoxFuture;
+use hermod_actors::{
+    model::{CallEnd, CallStatus, EffectClass, ToolSpec},
+    port::{BadArguments, Invocation, Tool},
+};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Shape;
+
+/// A tool whose arguments are a type. This is all that a tool's file says; `make` does the rest.
+pub trait Typed: Debug + Send + Sync + 'static {
+    /// The name by which the model calls it.
+    const NAME: &'static str;
+    /// What it does, in a sentence or two.
+    const DESCRIPTION: &'static str;
+    /// What a call does to the world.
+    const EFFECT: EffectClass;
+    /// The arguments: a struct with doc comments and `deny_unknown_fields`.
+    type Arguments: DeserializeOwned + JsonSchema + Send;
+
+    /// Judges what the schema cannot say.
+    fn check(_arguments: &Self::Arguments) -> Result<(), BadArguments> {
+        Ok(())
+    }
+
+    /// Runs with arguments that passed `check`.
+    fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
+}
+
+/// Where and under which name a call works.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// `<call>-<attempt>`: names what the call leaves behind.
+    pub name: String,
+    /// The folder in which the tool works.
+    pub workspace: Arc<str>,
+    /// Fires when the call is to be stopped.
+    pub cancel: CancellationToken,
+}
+
+/// The tool that `T` describes.
+pub fn make<T: Typed>() -> Arc<dyn Tool> {
+    let shape = Shape::of::<T::Arguments>();
+    let spec = ToolSpec {
+        name: T::NAME.into(),
+        description: T::DESCRIPTION.into(),
+        parameters: shape.schema().clone(),
+    };
+    Arc::new(Made::<T> { spec, shape, of: PhantomData })
+}
+
+#[derive(Debug)]
+struct Made<T> {
+    spec: ToolSpec,
+    shape: Shape,
+    of: PhantomData<T>,
+}
+
+impl<T: Typed> Made<T> {
+    fn read(&self, arguments: &Value) -> Result<T::Arguments, BadArguments> {
+        let arguments = self.shape.parse(arguments)?;
+        T::check(&arguments)?;
+        Ok(arguments)
+    }
+}
+
+impl<T: Typed> Tool for Made<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments> {
+        self.read(arguments).map(|_| T::EFFECT)
+    }
+
+    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        let arguments = self.read(&invocation.arguments);
+        let site = Site {
+            name: format!("{}-{}", invocation.call, invocation.attempt),
+            workspace: invocation.workspace,
+            cancel: invocation.cancel,
+        };
+        Box::pin(async move {
+            match arguments {
+                Ok(arguments) => T::run(arguments, site).await,
+                Err(bad) => refused(&bad),
+            }
+        })
+    }
+}
+
+/// The end of a call whose arguments turned out not to be acceptable.
+pub(super) fn refused(bad: &BadArguments) -> CallEnd {
+    CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
+}

@@ -1,0 +1,258 @@
+//! Every journal keeps the one contract; and what only the store on disk promises.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+
+use hermod::store::redb::{Durability, OpenError, RedbJournal};
+use hermod_actors::{
+    model::{
+        Body, CallEnd, CallEnded, CallId, CallStatus, DecodeError, Incarnation, Record, RunId, SessionId,
+        Timestamp,
+    },
+    port::{Append, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    testkit::{MemoryJournal, Open, journal_contract},
+};
+use redb::{Database, TableDefinition};
+use tempfile::{TempDir, tempdir};
+
+const LOG: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const SESSION: SessionId = SessionId::from_bits(1 << 70);
+
+#[tokio::test]
+async fn memory_keeps_the_contract() {
+    let make = || -> Open {
+        let mut journal: Option<MemoryJournal> = None;
+        Box::new(move || {
+            let next = journal.as_ref().map_or_else(MemoryJournal::new, MemoryJournal::reopened);
+            Box::new(journal.insert(next).clone())
+        })
+    };
+    journal_contract(make).await;
+}
+
+#[tokio::test]
+async fn redb_keeps_the_contract() {
+    for durability in [Durability::Strict, Durability::Relaxed] {
+        journal_contract(|| -> Open {
+            let dir = tempdir().unwrap();
+            Box::new(move || Box::new(RedbJournal::open(dir.path(), durability).unwrap()))
+        })
+        .await;
+    }
+}
+
+#[test]
+fn a_process_that_has_ended_writes_no_more() {
+    let old = MemoryJournal::new();
+    let new = old.reopened();
+    let commit =
+        |journal: &MemoryJournal| futures::executor::block_on(journal.commit(vec![Write::Open(SESSION)]));
+    assert!(matches!(commit(&old), Err(JournalError::Unavailable(_))));
+    assert!(commit(&new).is_ok());
+}
+
+#[test]
+fn reads_need_no_runtime() {
+    let (dir, journal) = strict();
+    futures::executor::block_on(async {
+        let fence = take_over(&journal, SESSION).await;
+        append(&journal, SESSION, fence, 1, &"x".repeat(200_000)).await.unwrap();
+        assert_eq!(records(&journal, SESSION).await.unwrap(), 1);
+    });
+    drop(dir);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_store() {
+    let (dir, journal) = strict();
+    let second = RedbJournal::open(dir.path(), Durability::Strict).unwrap_err();
+    let pid = std::process::id();
+    assert!(matches!(second, OpenError::Busy { pid: Some(named), .. } if named == pid), "{second}");
+    assert!(second.to_string().contains(&format!("in use by process {pid}")), "{second}");
+    drop(journal);
+    drop(RedbJournal::open(dir.path(), Durability::Strict).unwrap());
+}
+
+#[test]
+fn only_the_owner_may_look_inside() {
+    let parent = tempdir().unwrap();
+    let dir = parent.path().join("a/b");
+    let journal = RedbJournal::open(&dir, Durability::Strict).unwrap();
+    futures::executor::block_on(async {
+        let fence = take_over(&journal, SESSION).await;
+        append(&journal, SESSION, fence, 1, &"x".repeat(200_000)).await.unwrap();
+    });
+    let mut folders = vec![dir];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                assert_eq!(mode(&path), 0o600, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert_eq!(files, 3, "the store, its owner and one blob");
+}
+
+#[tokio::test]
+async fn after_a_failed_commit_nothing_is_written() {
+    let (dir, journal) = strict();
+    let fence = take_over(&journal, SESSION).await;
+    append(&journal, SESSION, fence, 1, "before").await.unwrap();
+    fs::remove_dir(dir.path().join("blobs")).unwrap();
+    fs::write(dir.path().join("blobs"), "in the way").unwrap();
+    let failed = append(&journal, SESSION, fence, 2, &"x".repeat(20_000)).await.unwrap_err();
+    let JournalError::Unavailable(told) = failed else { panic!("{failed}") };
+    assert!(told.contains("blobs/new: Not a directory"), "{told}");
+    fs::remove_file(dir.path().join("blobs")).unwrap();
+    let later = append(&journal, SESSION, fence, 2, "small").await.unwrap_err();
+    assert_eq!(later, JournalError::Unavailable(format!("an earlier commit failed: {told}")));
+    let opening = journal.commit(vec![Write::Open(SESSION)]).await;
+    assert!(matches!(opening, Err(JournalError::Unavailable(_))), "{opening:?}");
+    assert_eq!(records(&journal, SESSION).await.unwrap(), 1, "it can still be read");
+    drop(journal);
+    let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+    let fence = take_over(&journal, SESSION).await;
+    append(&journal, SESSION, fence, 2, &"x".repeat(20_000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_concerns_its_session_only() {
+    let (dir, journal) = strict();
+    let [unknown, lost, fine] = [1, 2, 3].map(|n| SessionId::from_bits(n << 80));
+    for session in [unknown, lost, fine] {
+        let fence = take_over(&journal, session).await;
+        append(&journal, session, fence, 1, "first").await.unwrap();
+        append(&journal, session, fence, 2, &format!("{session} {}", "x".repeat(20_000))).await.unwrap();
+    }
+    drop(journal);
+    let db = Database::create(dir.path().join("hermod.redb")).unwrap();
+    let txn = db.begin_write().unwrap();
+    let mut log = txn.open_table(LOG).unwrap();
+    let mut first = log.remove((unknown.bits(), 1)).unwrap().unwrap().value().to_vec();
+    first[2..4].copy_from_slice(&999_u16.to_le_bytes());
+    log.insert((unknown.bits(), 1), &*first).unwrap();
+    let reference = log.remove((lost.bits(), 2)).unwrap().unwrap().value().to_vec();
+    log.insert((lost.bits(), 2), &reference[..9]).unwrap();
+    drop(log);
+    txn.commit().unwrap();
+    drop(db);
+    let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+    let error = DecodeError::UnknownKind(999);
+    let expect = ReadError::Record { session: unknown, seq: 1, error };
+    assert_eq!(records(&journal, unknown).await, Err(expect));
+    let missing = records(&journal, lost).await;
+    let Err(ReadError::Record { session, seq: 2, error: DecodeError::Malformed(_) }) = missing else {
+        panic!("{missing:?}")
+    };
+    assert_eq!(session, lost);
+    assert_eq!(records(&journal, fine).await, Ok(2));
+    let fence = take_over(&journal, unknown).await;
+    append(&journal, unknown, fence, 3, "the supervisor's last word").await.unwrap();
+}
+
+#[test]
+fn what_is_no_store_of_ours_is_not_opened() {
+    let check = |spoil: &dyn Fn(&Path), expect: &str| {
+        let (dir, journal) = strict();
+        drop(journal);
+        spoil(&dir.path().join("hermod.redb"));
+        let error = RedbJournal::open(dir.path(), Durability::Strict).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+        assert!(error.contains("hermod.redb"), "{error}");
+    };
+    let newer = |path: &Path| {
+        let txn = Database::create(path).unwrap().begin_write().unwrap();
+        txn.open_table(META).unwrap().insert("schema_version", 7).unwrap();
+        txn.commit().unwrap();
+    };
+    check(&newer, "schema version 7, and this program knows 1");
+    check(&|path| fs::write(path, "no database at all").unwrap(), "cannot be used as a store");
+    let foreign = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        let txn = Database::create(path).unwrap().begin_write().unwrap();
+        txn.open_table(TableDefinition::<u64, u64>::new("cookies")).unwrap();
+        txn.commit().unwrap();
+    };
+    check(&foreign, "belongs to another program (tables: cookies)");
+    let other_types = |path: &Path| {
+        let txn = Database::create(path).unwrap().begin_write().unwrap();
+        txn.delete_table(LOG).unwrap();
+        txn.open_table(TableDefinition::<u64, u64>::new("log")).unwrap();
+        txn.commit().unwrap();
+    };
+    check(&other_types, "log is of type Table<u64, u64>");
+    let folder = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    };
+    check(&folder, "Is a directory");
+}
+
+#[tokio::test]
+async fn what_is_queued_is_written_before_the_store_closes() {
+    for durability in [Durability::Strict, Durability::Relaxed] {
+        let dir = tempdir().unwrap();
+        let journal = RedbJournal::open(dir.path(), durability).unwrap();
+        let fence = take_over(&journal, SESSION).await;
+        let queued: Vec<_> =
+            (1..=20).map(|seq| journal.commit(vec![one(SESSION, fence, seq, "queued")])).collect();
+        drop(journal);
+        for answer in queued {
+            assert!(matches!(answer.await.unwrap()[..], [Written::Appended(_)]));
+        }
+        let journal = RedbJournal::open(dir.path(), durability).unwrap();
+        assert_eq!(records(&journal, SESSION).await, Ok(20));
+    }
+}
+
+fn strict() -> (TempDir, RedbJournal) {
+    let dir = tempdir().expect("a temporary folder");
+    let journal = RedbJournal::open(dir.path(), Durability::Strict).expect("an empty folder");
+    (dir, journal)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+}
+
+async fn take_over(journal: &RedbJournal, session: SessionId) -> Incarnation {
+    match journal.commit(vec![Write::Open(session)]).await.expect("the store works").remove(0) {
+        Written::Opened(opened) => opened.incarnation,
+        other @ (Written::Appended(_) | Written::Delivered(_) | Written::Refused(_)) => panic!("{other:?}"),
+    }
+}
+
+async fn append(
+    journal: &RedbJournal,
+    session: SessionId,
+    fence: Incarnation,
+    seq: u64,
+    content: &str,
+) -> Result<(), JournalError> {
+    let written = journal.commit(vec![one(session, fence, seq, content)]).await?;
+    assert!(matches!(written[..], [Written::Appended(_)]), "{written:?}");
+    Ok(())
+}
+
+async fn records(journal: &RedbJournal, session: SessionId) -> Result<usize, ReadError> {
+    match journal.read(Read::Records { session, from: 0, max: usize::MAX }).await? {
+        Rows::Records(records) => Ok(records.len()),
+        other @ (Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_)) => {
+            panic!("{other:?}")
+        }
+    }
+}
+
+fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> Write {
+    let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
+    let end = CallEnd { status: CallStatus::Ok, content: content.into() };
+    let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+    let record = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
+    Write::Append(Box::new(Append::new(session, fence, seq, vec![record])))
+}

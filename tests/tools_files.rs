@@ -1,0 +1,264 @@
+//! The file tools against real folders.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::Path,
+};
+
+use hermod::tool::{TOOLS, builtin};
+use hermod_actors::{
+    model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
+    port::Invocation,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A workspace with a neighbour that nobody may reach.
+struct World {
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir_all(folder.path().join("workspace/src")).expect("a workspace");
+        fs::write(folder.path().join("secret"), "s3cret").expect("a secret");
+        Self { folder }
+    }
+
+    fn at(&self, path: &str) -> std::path::PathBuf {
+        self.folder.path().join("workspace").join(path)
+    }
+
+    fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+        fs::write(self.at(path), content).expect("a file");
+        self
+    }
+
+    fn link(&self, path: &str, target: impl AsRef<Path>) -> &Self {
+        symlink(target, self.at(path)).expect("a symlink");
+        self
+    }
+
+    async fn call(&self, tool: &str, arguments: Value, cancel: &CancellationToken) -> CallEnd {
+        let (_, make) = TOOLS.iter().find(|(name, _)| *name == tool).expect("a tool");
+        let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+        let workspace = self.at("").to_str().expect("a path in UTF-8").into();
+        let cancel = cancel.clone();
+        make().run(Invocation { call, attempt: 1, task: "task".into(), workspace, arguments, cancel }).await
+    }
+}
+
+async fn check(world: &World, tool: &str, arguments: Value, expected: &str) {
+    let end = world.call(tool, arguments, &CancellationToken::new()).await;
+    assert_eq!((end.status, &*end.content), (CallStatus::Ok, expected));
+}
+
+/// The call is refused for `field`, and the error says `what`.
+async fn check_refused(world: &World, (tool, arguments): (&str, Value), field: &str, what: &str) {
+    let end = world.call(tool, arguments.clone(), &CancellationToken::new()).await;
+    let content: Value = serde_json::from_str(&end.content).expect("an error is JSON");
+    let error = content["error"].as_str().expect("it has a text");
+    assert_eq!((end.status, &content["field"]), (CallStatus::Error, &json!(field)), "{arguments}: {error}");
+    assert!(error.contains(what), "{arguments}: {error}");
+    assert!(!content["hint"].as_str().expect("it has a hint").is_empty());
+}
+
+#[test]
+fn the_table_names_each_tool_as_it_names_itself() {
+    let names: Vec<_> = builtin().iter().map(|tool| tool.spec().name.clone()).collect();
+    assert_eq!(names, TOOLS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    assert!(names.is_sorted());
+    for tool in builtin() {
+        let schema = tool.spec().parameters.to_string();
+        assert!(!schema.contains("$ref") && !schema.contains("$schema"), "{schema}");
+        assert_eq!(tool.spec().parameters["additionalProperties"], json!(false));
+    }
+}
+
+#[test]
+fn a_plan_tells_the_effect_or_the_fault() {
+    let plan = |name: &str, arguments: Value| {
+        let (_, make) = TOOLS.iter().find(|(tool, _)| *tool == name).unwrap();
+        make().plan(&arguments)
+    };
+    assert_eq!(plan("read_file", json!({"path": "a"})), Ok(EffectClass::Pure));
+    assert_eq!(plan("list_files", json!({})), Ok(EffectClass::Pure));
+    assert_eq!(plan("write_file", json!({"path": "a", "content": ""})), Ok(EffectClass::Idempotent));
+    assert_eq!(plan("shell", json!({"command": "ls"})), Ok(EffectClass::Once));
+    assert_eq!(
+        plan("read_file", json!({"path": "a", "offset": 0})).unwrap_err().field.as_deref(),
+        Some("offset")
+    );
+    assert_eq!(plan("shell", json!({"comand": "ls"})).unwrap_err().field.as_deref(), Some("comand"));
+}
+
+#[tokio::test]
+async fn text_is_read_by_pages() {
+    let world = World::new();
+    world.write("a.txt", "one\ntwo\nthree\n").write("empty", "");
+    check(&world, "read_file", json!({"path": "a.txt"}), "one\ntwo\nthree\n").await;
+    let absolute = world.at("a.txt");
+    check(&world, "read_file", json!({"path": absolute, "offset": 3}), "three\n").await;
+    let page = "two\n[truncated: lines 2-2 of 3; call again with offset 3]";
+    check(&world, "read_file", json!({"path": "./src/../a.txt", "offset": 2, "limit": 1}), page).await;
+    check(&world, "read_file", json!({"path": "empty"}), "[empty file]").await;
+    let past = ("read_file", json!({"path": "a.txt", "offset": 9}));
+    check_refused(&world, past, "offset", "has 3 lines, `offset` 9 is past its end").await;
+}
+
+#[tokio::test]
+async fn a_large_file_fits_a_page_and_a_binary_one_is_told() {
+    let world = World::new();
+    world.write("large", "0123456789\n".repeat(100_000)).write("binary", b"\x7fELF\0\x01".repeat(50));
+    let end =
+        world.call("read_file", json!({"path": "large", "limit": 100_000}), &CancellationToken::new()).await;
+    assert!(end.content.len() <= 50_000, "{} bytes", end.content.len());
+    assert!(end.content.ends_with("[truncated: lines 1-4509 of 100000; call again with offset 4510]"));
+    let first = format!("[binary file of 300 bytes; the first 64 in hex:{}", " 7f 45 4c 46 00 01".repeat(10));
+    check(&world, "read_file", json!({"path": "binary"}), &(first + " 7f 45 4c 46]")).await;
+}
+
+#[tokio::test]
+async fn no_path_leads_out_of_the_workspace() {
+    let world = World::new();
+    world.link("out", "..").link("secret", "../secret").link("nothing", "../nowhere").link("loop", "loop");
+    world.link("proc", "/proc/self/root/etc/passwd");
+    let secret = world.folder.path().join("secret");
+    for (path, what) in [
+        ("../secret", "leads out"),
+        (secret.to_str().unwrap(), "leads out"),
+        ("/etc/passwd", "leads out"),
+        ("src/../../secret", "leads out"),
+        ("out/secret", "leads out"),
+        ("secret", "leads out"),
+        ("proc", "leads out"),
+        ("/proc/self/environ", "leads out"),
+        ("nothing", "symlink to nothing"),
+        ("new/../../secret", "goes up from a folder that does not exist"),
+        ("loop", "symbolic link"),
+        ("~/.ssh/id", "not expanded"),
+        ("", "is empty"),
+        ("a\0b", "NUL byte"),
+    ] {
+        check_refused(&world, ("read_file", json!({"path": path})), "path", what).await;
+        check_refused(&world, ("write_file", json!({"path": path, "content": "x"})), "path", what).await;
+    }
+    for path in ["..", "/", "out", "nothing"] {
+        check_refused(&world, ("list_files", json!({"path": path})), "path", "leads").await;
+    }
+    assert_eq!(fs::read_to_string(secret).unwrap(), "s3cret");
+    assert!(!world.folder.path().join("nowhere").exists());
+}
+
+#[tokio::test]
+async fn a_symlink_inside_the_workspace_is_followed_and_kept() {
+    let world = World::new();
+    world.write("real", "old").link("relative", "real").link("absolute", world.at("src"));
+    check(&world, "read_file", json!({"path": "relative"}), "old").await;
+    check(&world, "write_file", json!({"path": "relative", "content": "new"}), "wrote 3 bytes to real").await;
+    check(&world, "write_file", json!({"path": "absolute/b", "content": "b"}), "wrote 1 bytes to src/b")
+        .await;
+    assert!(world.at("relative").is_symlink());
+    assert_eq!(fs::read_to_string(world.at("real")).unwrap(), "new");
+}
+
+#[tokio::test]
+async fn only_regular_files_are_read_and_written() {
+    let world = World::new();
+    let fifo = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, world.at("fifo"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
+    world.write("file", "x");
+    for (path, what) in [
+        ("fifo", "is a special file"),
+        ("src", "is a folder"),
+        (".", "is a folder"),
+        ("file/below", "not a folder"),
+    ] {
+        check_refused(&world, ("read_file", json!({"path": path})), "path", what).await;
+        check_refused(&world, ("write_file", json!({"path": path, "content": "x"})), "path", what).await;
+    }
+    check_refused(&world, ("read_file", json!({"path": "none"})), "path", "does not exist").await;
+    check_refused(&world, ("write_file", json!({"path": "new/", "content": ""})), "path", "names a folder")
+        .await;
+    check_refused(&world, ("list_files", json!({"path": "file"})), "path", "not a folder").await;
+}
+
+#[tokio::test]
+async fn a_write_replaces_the_whole_and_keeps_the_mode() {
+    let world = World::new();
+    world.write("run.sh", "old");
+    fs::set_permissions(world.at("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
+    let mut reader = fs::File::open(world.at("run.sh")).unwrap();
+    for _ in 0..2 {
+        let arguments = json!({"path": "run.sh", "content": "größer"});
+        check(&world, "write_file", arguments, "wrote 8 bytes to run.sh").await;
+    }
+    let after = fs::metadata(world.at("run.sh")).unwrap();
+    assert_eq!((after.mode() & 0o7777, after.len()), (0o750, 8));
+    let mut seen = String::new();
+    reader.read_to_string(&mut seen).unwrap();
+    assert_eq!(seen, "old", "whoever has the old file open reads the old content");
+    check(&world, "write_file", json!({"path": "a/b/c", "content": ""}), "wrote 0 bytes to a/b/c").await;
+    check(&world, "list_files", json!({"depth": 3}), "a/\na/b/\na/b/c 0\nrun.sh 8\nsrc/\n").await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_attempt_left_is_replaced() {
+    let world = World::new();
+    let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+    world.write(&format!(".hermod-{call}-1.tmp"), "half");
+    check(&world, "write_file", json!({"path": "a", "content": "whole"}), "wrote 5 bytes to a").await;
+    check(&world, "list_files", json!({}), "a 5\nsrc/\n").await;
+}
+
+#[tokio::test]
+async fn a_listing_is_sorted_and_complete() {
+    let world = World::new();
+    world.write("b\n.txt", "12").write("a", "").link("link", "a").write("src/main.rs", "fn main() {}");
+    fs::create_dir_all(world.at(".git/objects")).unwrap();
+    fs::create_dir_all(world.at("src/deep/er")).unwrap();
+    let top = ".git/\na 0\nb␊.txt 2\nlink@ -> a\nsrc/\n";
+    check(&world, "list_files", json!({}), top).await;
+    let deep = ".git/ [not descended; name it as `path` to list it]\na 0\nb␊.txt 2\nlink@ -> a\nsrc/\nsrc/deep/\n\
+        src/main.rs 12\n";
+    check(&world, "list_files", json!({"depth": 2}), deep).await;
+    check(&world, "list_files", json!({"path": ".git"}), "objects/\n").await;
+    check(&world, "list_files", json!({"path": "src/deep/er"}), "[empty folder]").await;
+    let cut = ".git/\na 0\n[truncated by `limit`: the first 2 entries; list a folder below, a smaller `depth` or a \
+        larger `limit`]";
+    check(&world, "list_files", json!({"limit": 2}), cut).await;
+    check(&world, "list_files", json!({"limit": 5}), top).await;
+}
+
+#[tokio::test]
+async fn a_long_listing_stays_within_its_bytes() {
+    let world = World::new();
+    for n in 0..3000 {
+        world.write(&format!("{n:0100}"), "");
+    }
+    let end = world.call("list_files", json!({"limit": 5000}), &CancellationToken::new()).await;
+    assert!(end.content.len() <= 50_000 && end.content.contains("[truncated by 50 kB: the first "));
+}
+
+#[tokio::test]
+async fn a_stopped_call_changes_nothing() {
+    let world = World::new();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let end = world.call("write_file", json!({"path": "new/a", "content": "x"}), &cancel).await;
+    assert_eq!(end.status, CallStatus::Stopped);
+    check(&world, "list_files", json!({}), "src/\n").await;
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_not_there_is_named() {
+    let world = World::new();
+    fs::remove_dir_all(world.at("")).unwrap();
+    let end = world.call("list_files", json!({}), &CancellationToken::new()).await;
+    assert_eq!(end.status, CallStatus::Error);
+    assert!(end.content.contains("cannot be used"), "{}", end.content);
+}
