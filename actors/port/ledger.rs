@@ -181,6 +181,7 @@ mod tests {
     }
 
     /// Root with 100 tokens (30 spent, 20 reserved), child of it with 60 (10 spent, 5 reserved).
+    #[allow(clippy::unnecessary_wraps)] // the signature is that of a view of any store
     fn get(id: AccountId) -> Result<Option<Account>, Refusal> {
         Ok(match id {
             ROOT => Some(account(None, 100, 30, 20)),

@@ -23,7 +23,7 @@ fn happen(driver: &mut Driver, runs: &mut u128, what: u8, how: u8) {
     match what % 16 {
         0 => {
             *runs += 1;
-            let timeout_ms = (how % 4 == 0).then_some(u64::from(how) * 10);
+            let timeout_ms = how.is_multiple_of(4).then_some(u64::from(how) * 10);
             driver.submit(*runs, Limits { max_tokens: 100, timeout_ms, ..Limits::default() });
         }
         1 => {

@@ -30,9 +30,9 @@ fn check(driver: &Driver, view: &str, due: &[Effect]) {
 }
 
 fn outcome(driver: &Driver) -> Option<Outcome> {
-    driver.records.iter().rev().find_map(|record| match &record.body {
-        Body::RunEnded(ended) => Some(ended.ended.outcome),
-        _ => None,
+    driver.records.iter().rev().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended.ended.outcome)
     })
 }
 
@@ -222,9 +222,9 @@ fn an_attempt_costs_an_iteration_once_and_its_tokens_each_time() {
     let reserved: Vec<Amounts> = driver
         .records
         .iter()
-        .filter_map(|record| match &record.body {
-            Body::ModelStarted(started) => Some(started.reserved),
-            _ => None,
+        .filter_map(|record| {
+            let Body::ModelStarted(started) = &record.body else { return None };
+            Some(started.reserved)
         })
         .collect();
     assert_eq!(reserved.iter().map(|amounts| amounts.iterations).collect::<Vec<_>>(), [Some(1), None]);
@@ -253,9 +253,9 @@ fn a_call_asks_for_no_more_output_than_the_budget_has_left() {
         let mut draft = driver.turn.draft(driver.now).with_tokens_left(left);
         let model_ref = crate::model::ModelRef { provider: "p".into(), model: "m".into() };
         draft.feed(&Input::Leased { call: model(1, 1), attempt: 1, model: model_ref });
-        draft.finish().records.iter().find_map(|record| match &record.body {
-            Body::ModelStarted(started) => Some(started.max_tokens),
-            _ => None,
+        draft.finish().records.iter().find_map(|record| {
+            let Body::ModelStarted(started) = &record.body else { return None };
+            Some(started.max_tokens)
         })
     };
     assert_eq!(ask(None), Some(1_000));
