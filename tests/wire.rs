@@ -164,8 +164,7 @@ fn expectation(expected: &Value) -> Facts {
     match outcome {
         "message" => expected_answer(expected),
         "http_error" => {
-            let after =
-                expected["sdk_retry_after_seconds"].as_f64().map(|seconds| (seconds * 1_000.0).round());
+            let after = expected["sdk_retry_after_seconds"].as_f64().map(Duration::from_secs_f64);
             let retry = &expected["sdk_would_retry"];
             let mut facts = facts_of([("outcome", json!("failure")), ("retry", retry.clone())]);
             facts.extend(after.map(|after| {
