@@ -174,7 +174,7 @@ impl State {
         tokio::spawn(async move {
             let read = AssertUnwindSafe(read(journal, writer, session)).catch_unwind().await;
             let opened = read.unwrap_or_else(|_| Err("its journal makes the program panic".into()));
-            if me.cast(SessionsMsg::Inner(Inner::Opened(session, opened))).is_err() {
+            if me.cast(SessionsMsg::Inner(Inner::Opened(session, Box::new(opened)))).is_err() {
                 tracing::debug!(%session, "opened after its supervisor had gone");
             }
         });
