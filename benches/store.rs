@@ -127,10 +127,10 @@ fn spend(n: u64) -> Ledger {
     let account = account(n);
     Ledger {
         settle: vec![Settle {
-            account: Some(account),
+            account,
             reserved: tokens(9),
             spent: tokens(5),
-            ..Settle::default()
+            refund: Amounts::default(),
         }],
         reserve: vec![Reserve { account, amounts: tokens(9) }],
         ..Ledger::default()
