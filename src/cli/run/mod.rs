@@ -119,14 +119,11 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     let reader = Reader::new(Arc::clone(&journal));
     let target = Target::find(&reader, &args.conversation).await?;
     let mut endpoints = endpoints(args, variables, &target, &state).await;
-    let job = match text.zip(place) {
-        Some((text, place)) => {
-            Job::Submit { text, spec: new_spec(args, &target, &endpoints, (&place, &state))? }
-        }
-        None => {
-            let (row, spec) = target.unfinished()?;
-            Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
-        }
+    let job = if let Some((text, place)) = text.zip(place) {
+        Job::Submit { text, spec: new_spec(args, &target, &endpoints, (&place, &state))? }
+    } else {
+        let (row, spec) = target.unfinished()?;
+        Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
     };
     endpoints.offer(job.spec()).await?;
     for (_, spec) in &target.open {
