@@ -141,7 +141,7 @@ fn stderr(output: &Output) -> String {
 
 #[track_caller]
 fn until(what: &str, condition: impl Fn() -> bool) {
-    let mut left = Duration::from_secs(60);
+    let mut left = Duration::from_mins(1);
     while !condition() {
         let step = Duration::from_millis(10);
         left = left.checked_sub(step).unwrap_or_else(|| panic!("waited in vain until {what}"));
