@@ -23,5 +23,6 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes a line to standard error. If that is closed, nobody is there to be told.
 pub(crate) fn say(line: impl Display) {
-    let _nobody_listens = writeln!(io::stderr().lock(), "{line}");
+    // In one piece, so that lines of other processes do not come in between.
+    let _nobody_listens = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

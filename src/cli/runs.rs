@@ -42,7 +42,8 @@ enum Verb {
 pub(crate) async fn execute(args: RunsArgs, reader: &Reader) -> Result<(), Failure> {
     match args.verb {
         Verb::List(list) => self::list(reader, &list).await,
-        Verb::Show { id, json } => show(reader, &id, json.then_some(Form::Json).unwrap_or(Form::Text)).await,
+        Verb::Show { id, json: true } => show(reader, &id, Form::Json).await,
+        Verb::Show { id, json: false } => show(reader, &id, Form::Text).await,
     }
 }
 

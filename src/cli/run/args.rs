@@ -36,14 +36,36 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Play a scripted model instead of a real one; its tool calls are real
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["provider", "model"])]
-    pub(crate) rehearse: Option<Option<PathBuf>>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with_all = ["provider", "model"]
+    )]
+    pub(crate) rehearse: Option<Play>,
     /// The provider to ask, one that the environment has a key for
     #[arg(long)]
     pub(crate) provider: Option<String>,
     /// The model to ask: MODEL or PROVIDER/MODEL
     #[arg(long)]
     pub(crate) model: Option<String>,
+}
+
+/// The script of a rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Play {
+    /// The one that comes with the program.
+    Embedded,
+    /// That of a file.
+    File(PathBuf),
+}
+
+impl From<String> for Play {
+    fn from(path: String) -> Self {
+        if path.is_empty() { Self::Embedded } else { Self::File(path.into()) }
+    }
 }
 
 /// Which conversation the task belongs to.

@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use hermod_actors::model::{Hash, ModelRef, RunSpec};
 
-use super::args::RunArgs;
+use super::args::{Play, RunArgs};
 use crate::{
     cli::exit::Failure,
     daemon::{self, StartError},
@@ -44,8 +44,8 @@ pub(crate) fn choose(
     found: &[Found],
     state: &Path,
 ) -> Result<Choice, Failure> {
-    if let Some(file) = &args.model.rehearse {
-        return script(file.as_deref(), state);
+    if let Some(play) = &args.model.rehearse {
+        return script(play, state);
     }
     let goes_on = before.filter(|_| args.model.is_open()).and_then(|spec| {
         let model = spec.chain.first()?;
@@ -59,10 +59,10 @@ pub(crate) fn choose(
     Ok(Choice { model, script: None })
 }
 
-fn script(file: Option<&Path>, state: &Path) -> Result<Choice, Failure> {
-    let (name, json) = match file {
-        None => ("the embedded script".to_owned(), STOCK.to_vec()),
-        Some(path) => {
+fn script(play: &Play, state: &Path) -> Result<Choice, Failure> {
+    let (name, json) = match play {
+        Play::Embedded => ("the embedded script".to_owned(), STOCK.to_vec()),
+        Play::File(path) => {
             let name = format!("--rehearse={}", path.display());
             let json = fs::read(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
             (name, json)
