@@ -119,7 +119,17 @@ fn adapters_know_the_actors_and_never_each_other() {
 #[test]
 fn the_core_has_no_clock_no_disk_and_no_network() {
     for (name, text) in sources("actors/turn").into_iter().chain(sources("actors/policy")) {
-        for word in ["tokio", "ractor", "std::fs", "std::net", "SystemTime::now", "Instant", "async ", "rand::", "HashMap"] {
+        for word in [
+            "tokio",
+            "ractor",
+            "std::fs",
+            "std::net",
+            "SystemTime::now",
+            "Instant",
+            "async ",
+            "rand::",
+            "HashMap",
+        ] {
             assert!(!code(&text).contains(word), "{name} must not speak of `{word}`");
         }
     }
@@ -143,11 +153,16 @@ fn what_is_durable_is_vouched_for_by_persistence_alone() {
 fn only_one_file_reads_the_clock_and_only_one_speaks_http() {
     for (name, text) in sources("src") {
         let text = code(&text);
-        for (word, home) in
-            [("SystemTime::now", "src/clock.rs"), ("Instant::now", "src/clock.rs"), ("reqwest", "src/provider/http")]
-        {
+        for (word, home) in [
+            ("SystemTime::now", "src/clock.rs"),
+            ("Instant::now", "src/clock.rs"),
+            ("reqwest", "src/provider/http"),
+        ] {
             let tokio = word == "Instant::now" && text.contains("tokio::time::");
-            assert!(name.starts_with(home) || tokio || !text.contains(word), "{name} must not speak of {word}");
+            assert!(
+                name.starts_with(home) || tokio || !text.contains(word),
+                "{name} must not speak of {word}"
+            );
         }
     }
 }
@@ -170,8 +185,14 @@ fn files_keep_their_size() {
         let lines = code(&text).lines().count();
         let limit = match name.as_str() {
             name if LARGER_MODS.contains(&name) => LARGER_MOD,
-            name if name.ends_with("/mod.rs") && !name.contains("/tests/") && !name.contains("testkit")
-                && !name.starts_with("tests/") && !name.starts_with("actors/runtime") => MOD,
+            name if name.ends_with("/mod.rs")
+                && !name.contains("/tests/")
+                && !name.contains("testkit")
+                && !name.starts_with("tests/")
+                && !name.starts_with("actors/runtime") =>
+            {
+                MOD
+            }
             _ => FILE,
         };
         assert!(lines <= limit, "{name} has {lines} lines of code, more than {limit}");
