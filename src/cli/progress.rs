@@ -123,9 +123,9 @@ fn again(attempt: u32) -> String {
     if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() }
 }
 
-/// Seconds with one decimal.
+/// A time as a person reads it: milliseconds below a second, else seconds with one decimal.
 pub(crate) fn seconds(ms: u64) -> String {
-    format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+    if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
 
 /// At most `max` characters on one line, fit for a terminal.
