@@ -9,7 +9,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
     model::{Body, Durable, Record, Seq, SessionId},
-    port::{Appended, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
+    port::{Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
@@ -23,7 +23,7 @@ const PAGE: usize = 1_000;
 #[derive(Debug)]
 pub(crate) enum Stored {
     /// The append is on disk.
-    Appended(Appended, Vec<Durable<Arc<Record>>>),
+    Appended(Vec<Durable<Arc<Record>>>),
     /// The session is taken over.
     Opened(Opened),
     /// The item is in the inbox.
@@ -160,9 +160,7 @@ async fn commit(
 
 fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
     match written {
-        Written::Appended(appended) => {
-            Stored::Appended(appended, records.into_iter().map(Durable::vouch).collect())
-        }
+        Written::Appended(_) => Stored::Appended(records.into_iter().map(Durable::vouch).collect()),
         Written::Opened(opened) => Stored::Opened(opened),
         Written::Delivered(_) => Stored::Delivered,
         Written::Refused(refusal) => Stored::Refused(refusal),

@@ -69,8 +69,10 @@ pub enum FailureClass {
     ModelNotFound,
     /// It was cancelled from here.
     Cancelled,
-    /// The task died without a word (a panic, a crash of the process): what became of the call is not known.
+    /// The task died without a word (a panic): what became of the call is not known.
     Lost,
+    /// The process, or the session's actor, ended while the call was under way.
+    Interrupted,
 }
 
 impl FailureClass {
@@ -92,6 +94,7 @@ impl FailureClass {
             Self::ModelNotFound => "model_not_found",
             Self::Cancelled => "cancelled",
             Self::Lost => "lost",
+            Self::Interrupted => "interrupted",
         }
     }
 }

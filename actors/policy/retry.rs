@@ -20,22 +20,28 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause before the next attempt, in milliseconds; `None` if there is none. `spent_ms` has passed since the
-    /// first attempt started.
+    /// The pause before the attempt after `attempt`, in milliseconds; `None` if there is none. `times` attempts of the
+    /// call have failed in this way, and the session has been alive for `spent_ms` since the first one started.
     pub(crate) fn pause(
         &self,
-        call: CallId,
-        attempt: Attempt,
+        (call, attempt): (CallId, Attempt),
         failure: &Failure,
+        times: u32,
         spent_ms: u64,
     ) -> Option<u64> {
-        if attempt >= attempts(&failure.class) {
+        // Whoever dies with the process says nothing of the provider: a run that keeps killing its process is counted
+        // elsewhere.
+        if failure.class == FailureClass::Interrupted {
+            return Some(0);
+        }
+        if times >= attempts(&failure.class) {
             return None;
         }
-        let doubled = self.first_ms.saturating_mul(1_u64 << (attempt - 1).min(20)).min(self.longest_ms);
+        let doubled =
+            self.first_ms.saturating_mul(1_u64 << times.saturating_sub(1).min(20)).min(self.longest_ms);
         let floor = match &failure.class {
             FailureClass::RateLimited { retry_after_ms, .. } => retry_after_ms.unwrap_or(0),
-            FailureClass::Lost => return Some(0),
+            FailureClass::Lost | FailureClass::Interrupted => return Some(0),
             FailureClass::Overloaded
             | FailureClass::Server
             | FailureClass::Timeout { .. }
@@ -64,7 +70,8 @@ const fn attempts(class: &FailureClass) -> Attempt {
         | FailureClass::Network
         | FailureClass::Cut
         | FailureClass::Timeout { .. }
-        | FailureClass::Lost => 3,
+        | FailureClass::Lost
+        | FailureClass::Interrupted => 3,
         FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
@@ -112,7 +119,8 @@ pub(crate) const fn billing(class: &FailureClass) -> Billing {
         | FailureClass::Cut
         | FailureClass::ContentRefused
         | FailureClass::Cancelled
-        | FailureClass::Lost => Billing::Everything,
+        | FailureClass::Lost
+        | FailureClass::Interrupted => Billing::Everything,
     }
 }
 
@@ -121,10 +129,11 @@ mod tests {
     use super::*;
     use crate::model::RunId;
 
-    fn check(class: FailureClass, attempt: Attempt, spent_ms: u64, expected: impl Fn(Option<u64>) -> bool) {
+    fn check(class: FailureClass, times: u32, spent_ms: u64, expected: impl Fn(Option<u64>) -> bool) {
         let call = CallId { run: RunId::from_bits(5), iteration: 1, n: 0 };
-        let pause = RetryPolicy::default().pause(call, attempt, &Failure::new(class.clone(), "x"), spent_ms);
-        assert!(expected(pause), "{class:?}, attempt {attempt}: {pause:?}");
+        let failure = Failure::new(class.clone(), "x");
+        let pause = RetryPolicy::default().pause((call, times), &failure, times, spent_ms);
+        assert!(expected(pause), "{class:?}, failed {times} times: {pause:?}");
     }
 
     #[test]
@@ -148,5 +157,7 @@ mod tests {
             check(class, 1, 0, |p| p.is_none());
         }
         check(FailureClass::Lost, 1, 0, |p| p == Some(0));
+        check(FailureClass::Lost, 3, 0, |p| p.is_none());
+        check(FailureClass::Interrupted, 1_000, 9_000_000, |p| p == Some(0));
     }
 }

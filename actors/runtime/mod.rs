@@ -26,6 +26,9 @@ use crate::{
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
 pub use watch::Watch;
 
+/// How often something is said again to a session that died before it answered; by then it has been given up.
+const TRIES: usize = 5;
+
 /// The running system.
 #[derive(Debug)]
 pub struct Runtime {
@@ -99,8 +102,9 @@ impl Runtime {
         let run = RunId::from_bits(self.ulid());
         let spec = Arc::new(request.spec.unwrap_or_else(|| self.defaults.spec.clone()));
         let prompt = request.prompt.unwrap_or_else(|| Arc::clone(&self.defaults.prompt));
-        loop {
-            let (session, key) = self.resolve(&request.session).await?;
+        let mut place = self.resolve(&request.session).await?;
+        for _ in 0..TRIES {
+            let (session, key) = place.clone();
             let new = Arc::new(NewSession { key, prompt: Arc::clone(&prompt) });
             let input = Input::Submitted {
                 run,
@@ -114,15 +118,13 @@ impl Runtime {
                 Some(Ok(accepted)) => return Ok(accepted),
                 Some(Err(NotAccepted::Duplicate(first))) => return self.accepted(first).await,
                 // Another submission opened a session with this key first: this one belongs there.
-                Some(Err(NotAccepted::KeyTaken(_))) => {}
-                Some(Err(error @ NotAccepted::Session { .. })) => return Err(RunError::NotAccepted(error)),
-                // The session died before it could say: what is on disk says it.
-                None => match self.accepted(run).await {
-                    Err(RunError::NoRun(_)) => {}
-                    answer => return answer,
-                },
+                Some(Err(NotAccepted::KeyTaken(_))) => place = self.resolve(&request.session).await?,
+                Some(Err(error)) => return Err(RunError::NotAccepted(error)),
+                // The session died before it could say. It is asked again: it knows the run if that is on disk.
+                None => self.alive()?,
             }
         }
+        Err(RunError::NotAccepted(NotAccepted::KeepsDying(place.0)))
     }
 
     /// Waits until a run has its outcome. Only the waiting ends after `limit`.
@@ -156,16 +158,21 @@ impl Runtime {
 
     /// Stops a run; resolves when it is on disk that it is to stop. Its outcome follows.
     pub async fn stop(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
-        let row = self.row(run).await?;
-        if row.state == RunState::Ended {
-            return Ok(());
+        let mut session = self.row(run).await?.session;
+        for _ in 0..TRIES {
+            let row = self.row(run).await?;
+            if row.state == RunState::Ended {
+                return Ok(());
+            }
+            session = row.session;
+            let new = self.nothing_new();
+            let stop = |reply| SessionsMsg::To(session, new, SessionMsg::Stop(Some(run), reason, reply));
+            match self.ask(stop).await {
+                Some(()) => return Ok(()),
+                None => self.alive()?,
+            }
         }
-        let new = self.nothing_new();
-        let stop = |reply| SessionsMsg::To(row.session, new, SessionMsg::Stop(Some(run), reason, reply));
-        match self.ask(stop).await {
-            Some(()) => Ok(()),
-            None => self.alive(),
-        }
+        Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
     }
 
     /// Opens a session, so that its unfinished runs go on.

@@ -45,6 +45,8 @@ pub(crate) enum SessionMsg {
     Submit(Input, RpcReplyPort<Result<Accepted, NotAccepted>>),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
+    /// Start nothing more; answered, and ended, when nothing is on its way to disk.
+    Suspend(RpcReplyPort<()>),
     /// Its own.
     Inner(Inner),
 }
@@ -82,6 +84,9 @@ pub enum NotAccepted {
     /// Another session got the key first: resolve it again.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),
+    /// The session dies whatever is tried.
+    #[error("session {0} keeps dying; `hermod journal {0}` shows how far it came")]
+    KeepsDying(SessionId),
     /// The session's journal cannot be read or written.
     #[error("session {session}: {error}")]
     Session {
@@ -129,7 +134,10 @@ impl Actor for Session {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
-            message @ (SessionMsg::Submit(..) | SessionMsg::Stop(..) | SessionMsg::Inner(_)) => {
+            message @ (SessionMsg::Submit(..)
+            | SessionMsg::Stop(..)
+            | SessionMsg::Suspend(_)
+            | SessionMsg::Inner(_)) => {
                 state.take(message);
             }
         }

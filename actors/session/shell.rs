@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     model::{Body, CallId, Durable, Event, EventBody, Now, Record, SessionId, Timestamp},
     persistence::{PersistenceMsg, Stored},
-    port::{Append, Appended, JournalError, Refusal, Write},
+    port::{Append, JournalError, Refusal, Write},
     provider::{Lease, NoLease},
     session::{
         Accepted, Arguments, Inner, NotAccepted, SessionMsg, Wiring,
@@ -38,8 +38,8 @@ pub(crate) struct State {
     begun: BTreeMap<Effect, Begun>,
     tasks: Tasks,
     view: EncodedView,
-    /// What the accounts that the last append touched have left, of tokens.
-    tokens_left: Option<u64>,
+    /// Who waits until nothing is on its way to disk; meanwhile nothing is started.
+    suspending: Option<RpcReplyPort<()>>,
 }
 
 /// A session before and after its first decision is durable.
@@ -97,7 +97,7 @@ impl State {
             granted: BTreeMap::new(),
             begun: BTreeMap::new(),
             view: EncodedView::default(),
-            tokens_left: None,
+            suspending: None,
         };
         waiting.into_iter().for_each(|message| state.take(message));
         state.go_on();
@@ -123,6 +123,7 @@ impl State {
             SessionMsg::Inner(Inner::Permitted(input, permit)) => {
                 self.wait(input, None, Some(Grant::Permit(permit)));
             }
+            SessionMsg::Suspend(reply) => self.suspending = Some(reply),
             SessionMsg::Inner(Inner::Stored(..)) => {}
         }
     }
@@ -139,6 +140,19 @@ impl State {
 
     /// Decides all that waits as one append, unless one is in flight.
     pub(super) fn go_on(&mut self) {
+        self.decide();
+        if self.in_flight.is_none()
+            && self.waiting.is_empty()
+            && let Some(reply) = self.suspending.take()
+        {
+            if reply.send(()).is_err() {
+                tracing::debug!(session = %self.id, "nobody waits for the end any more");
+            }
+            self.me.stop(None);
+        }
+    }
+
+    fn decide(&mut self) {
         if self.in_flight.is_some() {
             return;
         }
@@ -148,12 +162,14 @@ impl State {
             Life::Dormant(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return,
             Life::Dormant(dormant, first) => dormant.draft(now, first),
             Life::Awake(_) if self.waiting.is_empty() => return,
-            Life::Awake(turn) => turn.draft(now).with_tokens_left(self.tokens_left),
+            Life::Awake(turn) => turn.draft(now),
             Life::Waking => return,
         };
         let inputs = self.take_waiting();
         inputs.iter().for_each(|waiting| draft.feed(&waiting.input));
-        self.grant(&mut draft);
+        if self.suspending.is_none() {
+            self.grant(&mut draft);
+        }
         // What would not be due any more is cancelled at once: cancelling does not need to be durable.
         Tasks::cancel_all_but(&mut self.begun, &draft.due());
         let decision = draft.finish();
@@ -239,10 +255,7 @@ impl State {
             return Ok(());
         };
         match stored? {
-            Stored::Appended(appended, records) => {
-                self.tokens_left = tokens_left(&appended);
-                self.durable(&records, inputs);
-            }
+            Stored::Appended(records) => self.durable(&records, inputs),
             Stored::Refused(Refusal::NoAllowance(refusal)) => {
                 self.put_back(inputs);
                 let input = Input::Refused(refusal);
@@ -345,6 +358,9 @@ impl State {
     fn begin_due(&mut self) {
         let now = self.now();
         let Life::Awake(turn) = &self.life else { return };
+        if self.suspending.is_some() {
+            return;
+        }
         let due = turn.due(now);
         Tasks::cancel_all_but(&mut self.begun, &due);
         for effect in due {
@@ -368,13 +384,4 @@ impl State {
         }
         self.granted.clear();
     }
-}
-
-/// What is left of tokens on the account and all its ancestors; `None` if none has a limit.
-fn tokens_left(appended: &Appended) -> Option<u64> {
-    let left = appended.accounts.iter().filter_map(|(_, account)| {
-        let used = account.spent.tokens.unwrap_or(0).saturating_add(account.reserved.tokens.unwrap_or(0));
-        Some(account.limits.tokens?.saturating_sub(used))
-    });
-    left.min()
 }

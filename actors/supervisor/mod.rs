@@ -10,6 +10,7 @@
 //!     └── Session         one for each live session; revived from its journal when it dies
 //! ```
 
+mod burial;
 mod providers;
 mod sessions;
 

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     panic::AssertUnwindSafe,
     sync::Arc,
+    time::Duration,
 };
 
 use futures::FutureExt;
@@ -12,15 +13,19 @@ use tokio::sync::oneshot;
 
 use crate::{
     model::{BootId, Incarnation, SessionId},
-    persistence::{PersistenceMsg, Stored, replay},
+    persistence::{Stored, replay},
     policy::{Deaths, Intensity, Verdict},
     port::{Journal, Write},
     session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
+    supervisor::burial::{bury, write},
     turn::{Dormant, Input},
 };
 
 /// A session may die so often; then it is left alone until the next start of the process.
 const INTENSITY: Intensity = Intensity { deaths: 3, within_ms: 60_000 };
+
+/// How long a session has to come to rest when all are suspended.
+const SUSPENDING: Duration = Duration::from_millis(500);
 
 /// The messages of [`SessionSupervisor`].
 #[derive(Debug)]
@@ -49,6 +54,8 @@ pub(crate) enum Inner {
     Opened(SessionId, Box<Result<(Dormant, Incarnation), String>>),
     /// The tasks of a dead session have ended.
     TasksEnded(SessionId),
+    /// The open runs of a session that was given up have their end.
+    Buried(SessionId),
 }
 
 /// The actor.
@@ -120,6 +127,7 @@ impl Actor for SessionSupervisor {
                 state.opened(&me, session, *opened).await;
             }
             SessionsMsg::Inner(Inner::TasksEnded(session)) => state.tasks_ended(&me, session),
+            SessionsMsg::Inner(Inner::Buried(session)) => state.buried(session),
         }
         Ok(())
     }
@@ -194,7 +202,7 @@ impl State {
         let waiting = std::mem::take(waiting);
         let (dormant, incarnation) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.give_up(session, waiting, &error),
+            Err(error) => return self.give_up(me, session, waiting, &error),
         };
         let boot = self.boot.clone();
         let first = match &entry.new {
@@ -261,7 +269,7 @@ impl State {
         let Place::Ending(waiting, next) = &mut entry.place else { return };
         let (waiting, next) = (std::mem::take(waiting), *next);
         match next {
-            Next::GiveUp => self.give_up(session, waiting, "it keeps dying"),
+            Next::GiveUp => self.give_up(me, session, waiting, "its actor keeps dying"),
             Next::Rest if waiting.is_empty() || self.suspended => {
                 self.sessions.remove(&session);
             }
@@ -272,26 +280,53 @@ impl State {
         }
     }
 
-    fn give_up(&mut self, session: SessionId, waiting: Vec<SessionMsg>, error: &str) {
-        tracing::error!(%session, error, "session given up");
-        self.sessions.remove(&session);
+    /// Ends its open runs, for nobody else will; until that is done, what comes in waits.
+    fn give_up(
+        &mut self,
+        me: &ActorRef<SessionsMsg>,
+        session: SessionId,
+        waiting: Vec<SessionMsg>,
+        why: &str,
+    ) {
+        tracing::error!(%session, why, "session given up");
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        entry.place = Place::Ending(waiting, Next::GiveUp);
+        let (journal, wiring, me) = (Arc::clone(&self.journal), Arc::clone(&self.wiring), me.clone());
+        let why = why.to_owned();
+        tokio::spawn(async move {
+            match bury(&*journal, &wiring.persistence, &*wiring.clock, session, &why).await {
+                Ok(runs) => runs.iter().for_each(|row| wiring.hub.ended(row.id)),
+                Err(error) => tracing::error!(%session, error, "its runs cannot be ended"),
+            }
+            if me.cast(SessionsMsg::Inner(Inner::Buried(session))).is_err() {
+                tracing::debug!(%session, "buried after its supervisor had gone");
+            }
+        });
+    }
+
+    fn buried(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.remove(&session) else { return };
+        let (Place::Opening(waiting) | Place::Ending(waiting, _)) = entry.place else { return };
         for message in waiting {
             if let SessionMsg::Submit(_, reply) = message
-                && reply.send(Err(NotAccepted::Session { session, error: error.into() })).is_err()
+                && reply.send(Err(NotAccepted::KeepsDying(session))).is_err()
             {
                 tracing::debug!(%session, "nobody waits for the answer any more");
             }
         }
     }
 
+    /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
     fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.suspended = true;
         let entries: Vec<Entry> = std::mem::take(&mut self.sessions).into_values().collect();
         tokio::spawn(async move {
-            for entry in entries {
-                if let Place::Live(actor) = &entry.place {
-                    actor.kill();
-                }
+            let live = entries.iter().filter_map(|entry| match &entry.place {
+                Place::Live(actor) => Some(actor),
+                Place::Opening(_) | Place::Ending(..) => None,
+            });
+            futures::future::join_all(live.map(quiet)).await;
+            for entry in &entries {
                 entry.tasks.end().await;
             }
             if reply.send(()).is_err() {
@@ -301,25 +336,28 @@ impl State {
     }
 }
 
+/// Waits until a session has ended by itself, for a while; then it is ended by force.
+async fn quiet(actor: &ActorRef<SessionMsg>) {
+    let (sender, receiver) = oneshot::channel();
+    if actor.cast(SessionMsg::Suspend(sender.into())).is_ok()
+        && tokio::time::timeout(SUSPENDING, receiver).await.is_err()
+    {
+        tracing::warn!("a session does not come to rest");
+    }
+    if let Err(error) = actor.kill_and_wait(None).await {
+        tracing::debug!(%error, "it had ended already");
+    }
+}
+
 async fn read(
     journal: Arc<dyn Journal>,
     writer: super::Writer,
     session: SessionId,
 ) -> Result<(Dormant, Incarnation), String> {
-    let (sender, receiver) = oneshot::channel();
-    let reply = Box::new(move |stored| {
-        if sender.send(stored).is_err() {
-            tracing::debug!("nobody waits for the session any more");
-        }
-    });
-    writer
-        .cast(PersistenceMsg::Write(Write::Open(session), reply))
-        .map_err(|_| "persistence is gone".to_owned())?;
-    let stored = receiver.await.map_err(|_| "persistence is gone".to_owned())?;
-    let opened = match stored.map_err(|error| error.to_string())? {
+    let opened = match write(&writer, Write::Open(session)).await? {
         Stored::Opened(opened) => opened,
         Stored::Refused(refusal) => return Err(refusal.to_string()),
-        Stored::Appended(..) | Stored::Delivered => return Err("the store answered another question".into()),
+        Stored::Appended(_) | Stored::Delivered => return Err("the store answered another question".into()),
     };
     let mut dormant = Dormant::empty(session);
     replay(&*journal, session, 1, |_, record| dormant.fold(&record))

@@ -22,13 +22,13 @@ impl Draft {
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else {
             return;
         };
-        let Step::Asking(Asking { attempt: wanted, state: Asked::Wanted { .. }, .. }) = &run.step else {
+        let Step::Asking(Asking { attempt: wanted, state: Asked::Wanted(_), .. }) = &run.step else {
             return;
         };
         if *wanted != attempt {
             return;
         }
-        let estimate = limits::estimate(run, &self.turn, attempt, self.tokens_left);
+        let estimate = limits::estimate(run, &self.turn, attempt);
         let started = ModelStarted {
             call,
             attempt,
@@ -95,11 +95,12 @@ impl Draft {
         if !self.is_asked(call, attempt) {
             return;
         }
-        let since = match self.run().map(|run| &run.step) {
-            Some(Step::Asking(asking)) => asking.since.unwrap_or(self.now.at),
-            Some(Step::Acting(_) | Step::Said(_)) | None => self.now.at,
+        let (since, times) = match self.run().map(|run| &run.step) {
+            Some(Step::Asking(asking)) => (asking.since, asking.failed_as(&failure.class) + 1),
+            Some(Step::Acting(_) | Step::Said(_)) | None => (None, 1),
         };
-        let pause = RetryPolicy::default().pause(call, attempt, failure, self.now.at.ms_since(since));
+        let spent_ms = since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
+        let pause = RetryPolicy::default().pause((call, attempt), failure, times, spent_ms);
         let retry_at = pause.map(|ms| self.now.at.plus_ms(ms));
         self.push(Body::ModelFailed(ModelFailed { call, attempt, failure: failure.clone(), retry_at }));
         if retry_at.is_none() {
@@ -134,7 +135,8 @@ fn failed(failure: &Failure) -> Ended {
         | FailureClass::InvalidRequest
         | FailureClass::ModelNotFound
         | FailureClass::Cancelled
-        | FailureClass::Lost => Outcome::Failed,
+        | FailureClass::Lost
+        | FailureClass::Interrupted => Outcome::Failed,
     };
     Ended::because(outcome, Cause::Provider { failure: failure.clone() })
 }

@@ -41,21 +41,14 @@ pub(crate) struct Draft {
     pub(super) now: Now,
     pub(super) decision: Decision,
     /// What did not fit when this was decided before.
-    refused: Option<(RunId, NoAllowance)>,
-    /// What is left of tokens, as far as is known.
-    pub(super) tokens_left: Option<u64>,
+    refused: Option<NoAllowance>,
     /// The row of the run whose terminal record is being written, as it was before.
     pub(super) before_end: Option<RunRow>,
 }
 
 impl Draft {
     pub(super) fn new(turn: Turn, now: Now) -> Self {
-        Self { turn, now, decision: Decision::default(), refused: None, tokens_left: None, before_end: None }
-    }
-
-    /// With what is left of tokens, so that a call asks for no more than that.
-    pub(crate) fn with_tokens_left(self, tokens_left: Option<u64>) -> Self {
-        Self { tokens_left, ..self }
+        Self { turn, now, decision: Decision::default(), refused: None, before_end: None }
     }
 
     /// Decides what one more input means.
@@ -70,8 +63,12 @@ impl Draft {
                 }));
             }
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
+            // Said again, because the session died before it could answer.
+            Input::Submitted { run, .. } if self.turn.youngest == Some(*run) => {}
             Input::Submitted { run, input, spec, key } => {
-                self.decision.key = key.clone().map(|key| (key, *run));
+                if let Some(key) = key {
+                    self.decision.key = Some((Arc::clone(key), *run));
+                }
                 let (run, input, spec) = (*run, Arc::clone(input), Arc::clone(spec));
                 self.push(Body::RunAccepted(Box::new(RunAccepted { run, input, spec })));
             }
@@ -93,9 +90,7 @@ impl Draft {
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Woke => self.check_time(),
-            Input::Refused(refusal) => {
-                self.refused = self.run().map(|run| (run.id, refusal.clone()));
-            }
+            Input::Refused(refusal) => self.refused = Some(refusal.clone()),
         }
     }
 
@@ -119,8 +114,8 @@ impl Draft {
 
     /// All that was decided.
     pub(crate) fn finish(mut self) -> Decision {
-        if let Some((run, refusal)) = self.refused.take() {
-            self.end_for_want_of(run, refusal);
+        if let Some(refusal) = self.refused.clone() {
+            self.end_for_want_of(refusal);
         }
         self.decision.fence = self.turn.incarnation;
         self.decision
@@ -311,11 +306,10 @@ impl Draft {
     }
 
     /// What does not fit the budget does not happen: the run ends, with every result that there is.
-    fn end_for_want_of(&mut self, run: RunId, refusal: NoAllowance) {
+    fn end_for_want_of(&mut self, refusal: NoAllowance) {
         let due = self.turn.due(self.now);
-        if self.run().is_some_and(|current| current.id == run)
-            && due.iter().any(|effect| matches!(effect, Effect::Seek { .. }))
-        {
+        let wants = due.iter().any(|effect| matches!(effect, Effect::Seek { .. }));
+        if wants && self.run().is_some_and(|run| refusal.account == run.id.into()) {
             self.wind_down(Ended::because(Outcome::BudgetExhausted, Cause::Limit { refusal }));
         }
     }

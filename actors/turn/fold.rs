@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass, ModelAnswered, ModelFailed,
-        ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
+        Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass, LateSettled, ModelAnswered,
+        ModelFailed, ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
     },
+    policy::{Billing, billing},
     turn::{
         Head, Turn,
         history::CallResult,
-        run::{Acting, Asked, Asking, Call, CallState, Phase, Queued, Run, Step},
+        run::{Acting, Asked, Asking, Call, CallState, Pause, Phase, Queued, Run, Step},
     },
 };
 
@@ -41,13 +42,13 @@ impl Turn {
             Body::ModelStarted(started) => {
                 let started = Arc::new(ModelStarted::clone(started));
                 if let Some(asking) = self.asked(started.call) {
-                    asking.since.get_or_insert(record.at);
+                    asking.since.get_or_insert(record.active_ms);
                     asking.state = Asked::Started(started);
                 }
             }
             Body::ModelAnswered(answered) => self.answered(answered),
-            Body::ModelFailed(failed) => self.failed(failed),
-            Body::LateSettled(late) => self.use_up(&late.usage),
+            Body::ModelFailed(failed) => self.failed(failed, now),
+            Body::LateSettled(late) => self.late(late),
             Body::CallAdmitted(admitted) => self.admitted(admitted),
             Body::CallStarted(started) => self.started(started, now),
             Body::CallEnded(ended) => self.call_ended(ended),
@@ -60,6 +61,7 @@ impl Turn {
     }
 
     fn accepted(&mut self, accepted: &RunAccepted, now: Now) {
+        self.youngest = Some(accepted.run);
         let queued = Arc::new(Queued { accepted: accepted.clone(), at: now.at, seq: self.last });
         match &self.phase {
             Phase::Idle => self.begin(&queued, now),
@@ -76,6 +78,7 @@ impl Turn {
             began: now,
             iteration: 1,
             usage: Usage::default(),
+            spent_tokens: 0,
             stopping: None,
             step: Step::Asking(Asking::first()),
         }));
@@ -102,10 +105,11 @@ impl Turn {
     }
 
     fn answered(&mut self, answered: &ModelAnswered) {
-        if let Some(usage) = &answered.usage {
-            self.use_up(usage);
-        }
         let Phase::Running(run) = &mut self.phase else { return };
+        let reserved = run.asking().and_then(|asking| asking.reserved.tokens).unwrap_or(0);
+        run.usage.add(&answered.usage.unwrap_or_default());
+        let spent = answered.usage.map_or(reserved, |usage| usage.total());
+        run.spent_tokens = run.spent_tokens.saturating_add(spent);
         let answer = Arc::clone(&answered.message);
         if answer.calls.is_empty() {
             run.step = Step::Said(answer);
@@ -121,10 +125,29 @@ impl Turn {
         run.step = Step::Acting(Acting { answer, calls });
     }
 
-    fn failed(&mut self, failed: &ModelFailed) {
-        if let Some(asking) = self.asked(failed.call) {
-            asking.attempt = failed.attempt + 1;
-            asking.state = Asked::Wanted { not_before: failed.retry_at };
+    fn failed(&mut self, failed: &ModelFailed, now: Now) {
+        let class = &failed.failure.class;
+        let Some(asking) = self.asked(failed.call) else { return };
+        let spent = match (&asking.state, billing(class)) {
+            (Asked::Started(started), Billing::Everything) => started.reserved.tokens.unwrap_or(0),
+            (Asked::Started(_) | Asked::Wanted(_), _) => 0,
+        };
+        match asking.failures.iter_mut().find(|(name, _)| *name == class.name()) {
+            Some((_, times)) => *times += 1,
+            None => asking.failures.push((class.name(), 1)),
+        }
+        asking.attempt = failed.attempt + 1;
+        asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until }));
+        self.spend(spent);
+    }
+
+    /// Until now all that was reserved counted as spent.
+    fn late(&mut self, late: &LateSettled) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        if run.id == late.call.run {
+            run.usage.add(&late.usage);
+            let spent = run.spent_tokens.saturating_add(late.usage.total());
+            run.spent_tokens = spent.saturating_sub(late.booked.tokens.unwrap_or(0));
         }
     }
 
@@ -160,9 +183,9 @@ impl Turn {
         run.step = Step::Asking(Asking::first());
     }
 
-    fn use_up(&mut self, usage: &Usage) {
+    fn spend(&mut self, tokens: u64) {
         if let Phase::Running(run) = &mut self.phase {
-            run.usage.add(usage);
+            run.spent_tokens = run.spent_tokens.saturating_add(tokens);
         }
     }
 
@@ -197,6 +220,6 @@ fn result((asked, call): (&crate::model::ToolCall, &Call)) -> Option<CallResult>
 impl Asking {
     /// A call that nobody has made yet.
     const fn first() -> Self {
-        Self { attempt: 1, since: None, state: Asked::Wanted { not_before: None } }
+        Self { attempt: 1, since: None, failures: Vec::new(), state: Asked::Wanted(None) }
     }
 }

@@ -22,13 +22,13 @@ pub(super) struct Estimate {
 
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
 /// what is left.
-pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt, left: Option<u64>) -> Estimate {
+pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt) -> Estimate {
     let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
     let bytes = u64::try_from(turn.history.bytes() + head).unwrap_or(u64::MAX);
     let input = bytes / BYTES_PER_TOKEN;
     let input = input.saturating_add(input / 4);
     let wanted = run.spec.limits.max_tokens;
-    let room = left.map_or(wanted, |left| left.saturating_sub(input));
+    let room = run.tokens_left().map_or(wanted, |left| left.saturating_sub(input));
     let max_tokens = if room >= LEAST_OUTPUT { wanted.min(room) } else { wanted };
     let iterations = (attempt == 1).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));

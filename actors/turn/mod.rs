@@ -43,6 +43,8 @@ pub(crate) struct Turn {
     last: Seq,
     active_ms: u64,
     history: History,
+    /// The youngest run that was accepted.
+    youngest: Option<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
     phase: Phase,
 }
@@ -65,6 +67,7 @@ impl Turn {
             last: 0,
             active_ms: 0,
             history: History::default(),
+            youngest: None,
             queue: imbl::Vector::new(),
             phase: Phase::Idle,
         }

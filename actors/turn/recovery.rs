@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     model::{
-        Body, BootId, CallEnd, CallId, CallStatus, Durable, Incarnation, Now, Record, SessionId,
-        SessionRevived, Timestamp,
+        Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Now, Record,
+        SessionId, SessionRevived, Timestamp,
     },
     turn::{
         Input, Turn,
@@ -70,7 +70,9 @@ impl Draft {
         let Some(run) = self.run() else { return };
         if let Step::Asking(Asking { state: Asked::Started(started), .. }) = &run.step {
             let (call, attempt) = (started.call, started.attempt);
-            return self.feed(&Input::Lost { call, attempt });
+            let failure =
+                Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
+            return self.model_failed(call, attempt, &failure);
         }
         let open: Vec<(CallId, CallState)> =
             run.calls().iter().map(|call| (call.id, call.state.clone())).collect();

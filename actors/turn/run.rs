@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, Attempt, CallEnd, CallId, CallStarted, EffectClass, Ended, ModelStarted, Now,
-        Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended, FailureClass,
+        ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
     turn::input::Effect,
 };
@@ -37,6 +37,8 @@ pub(super) struct Run {
     /// Iterations begun.
     pub(super) iteration: u32,
     pub(super) usage: Usage,
+    /// What its attempts are taken to have cost.
+    pub(super) spent_tokens: u64,
     /// How it is to end, once it is being stopped.
     pub(super) stopping: Option<Ended>,
     pub(super) step: Step,
@@ -58,18 +60,41 @@ pub(super) enum Step {
 pub(super) struct Asking {
     /// The attempt that is wanted or under way, from 1.
     pub(super) attempt: Attempt,
-    /// When the first attempt started.
-    pub(super) since: Option<Timestamp>,
+    /// When the first attempt started, on the session's active clock.
+    pub(super) since: Option<u64>,
+    /// How many attempts have failed in which way.
+    pub(super) failures: Vec<(&'static str, u32)>,
     pub(super) state: Asked,
 }
 
 /// The state of a model call's attempt.
 #[derive(Debug, Clone)]
 pub(super) enum Asked {
-    /// It needs a lease; not before the time, if there is one.
-    Wanted { not_before: Option<Timestamp> },
+    /// It needs a lease; after the pause, if there is one.
+    Wanted(Option<Pause>),
     /// It is started, by the record.
     Started(Arc<ModelStarted>),
+}
+
+impl Asking {
+    /// How many attempts have failed in this way.
+    pub(super) fn failed_as(&self, class: &FailureClass) -> u32 {
+        self.failures.iter().find(|(name, _)| *name == class.name()).map_or(0, |(_, times)| *times)
+    }
+}
+
+/// A pause between attempts, on the wall clock, so that a crash does not begin it anew.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    pub(super) from: Timestamp,
+    pub(super) until: Timestamp,
+}
+
+impl Pause {
+    /// Whether it is over. A clock that was set back does not stretch it.
+    pub(super) fn is_over(self, now: Timestamp) -> bool {
+        now >= self.until || now < self.from
+    }
 }
 
 /// An answer and its calls, as many as the answer has.
@@ -137,6 +162,21 @@ impl Run {
         self.calls().iter().filter(|call| matches!(call.state, CallState::Started(..))).count()
     }
 
+    /// Whether calls that are started go on to their end: always, but for a run that is being stopped. One that only
+    /// has no allowance for more keeps every result that there is.
+    fn lets_calls_end(&self) -> bool {
+        match &self.stopping {
+            None => true,
+            Some(ended) => matches!(ended.cause, Some(Cause::Limit { .. })),
+        }
+    }
+
+    /// What the run's own account has left of tokens; `None` without a limit. Exact, because its records are all that
+    /// spends from it.
+    pub(super) fn tokens_left(&self) -> Option<u64> {
+        Some(self.spec.limits.budget.tokens?.saturating_sub(self.spent_tokens))
+    }
+
     /// When the run's active time is over, on the session's active clock, and how it ends then.
     pub(super) fn time_limits(&self) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
         let limits = &self.spec.limits;
@@ -154,11 +194,11 @@ impl Run {
                 let (call, attempt) = (self.model_call(), *attempt);
                 due.push(match state {
                     Asked::Started(_) => Effect::Ask { call, attempt },
-                    Asked::Wanted { not_before: Some(time) } if *time > now.at => Effect::WakeAt(*time),
-                    Asked::Wanted { .. } => Effect::Seek { call, attempt },
+                    Asked::Wanted(Some(pause)) if !pause.is_over(now.at) => Effect::WakeAt(pause.until),
+                    Asked::Wanted(_) => Effect::Seek { call, attempt },
                 });
             }
-            Step::Acting(acting) if self.stopping.is_none() => {
+            Step::Acting(acting) if self.lets_calls_end() => {
                 due.extend(acting.calls.iter().filter_map(|call| match &call.state {
                     CallState::Admitted(attempt) => Some(Effect::Seek { call: call.id, attempt: *attempt }),
                     CallState::Started(started, _) => {

@@ -4,7 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use hermod_actors::{
     NotAccepted, RunError, Terminated,
-    model::{Cause, Ended, Outcome, StopReason},
+    model::{Cause, Ended, FailureClass, Outcome, StopReason},
 };
 
 use crate::{daemon::StartError, store::redb::OpenError};
@@ -53,7 +53,7 @@ impl From<&Ended> for Exit {
     fn from(ended: &Ended) -> Self {
         match (ended.outcome, &ended.cause) {
             (Outcome::Completed, _) => Self::Ok,
-            (Outcome::Failed, Some(Cause::Provider { .. })) => Self::Provider,
+            (Outcome::Failed, Some(Cause::Provider { failure })) => of_failure(&failure.class),
             (Outcome::Failed, Some(Cause::CrashLoop { .. })) => Self::Internal,
             (Outcome::Stopped, Some(Cause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
             (Outcome::Failed | Outcome::Stopped, _) => Self::Failed,
@@ -62,6 +62,27 @@ impl From<&Ended> for Exit {
             (Outcome::LoopDetected, _) => Self::Loop,
             (Outcome::Refused, _) => Self::Refused,
         }
+    }
+}
+
+/// What the provider is to blame for, and what it is not.
+const fn of_failure(class: &FailureClass) -> Exit {
+    match class {
+        FailureClass::RateLimited { .. }
+        | FailureClass::Overloaded
+        | FailureClass::Server
+        | FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Cut
+        | FailureClass::NotAnApi
+        | FailureClass::Auth
+        | FailureClass::QuotaExhausted { .. }
+        | FailureClass::ModelNotFound => Exit::Provider,
+        FailureClass::ContextTooLong { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ContentRefused
+        | FailureClass::Cancelled => Exit::Failed,
+        FailureClass::Lost | FailureClass::Interrupted => Exit::Internal,
     }
 }
 
@@ -80,6 +101,7 @@ impl From<&RunError> for Exit {
         match error {
             RunError::Invalid { .. } | RunError::NoSession(_) | RunError::NoRun(_) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Session { .. }) | RunError::Read(_) => Self::Store,
+            RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
             RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,
             RunError::Terminated(terminated) => terminated.into(),
             RunError::StillRunning(_) => Self::TimedOut,
@@ -138,7 +160,7 @@ failure_from!(Terminated, RunError, StartError);
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Failure as CallFailure, FailureClass, NoAllowance, RunId};
+    use hermod_actors::model::{Failure as CallFailure, NoAllowance, RunId};
 
     use super::*;
 
@@ -165,6 +187,9 @@ mod tests {
         let auth = CallFailure::new(FailureClass::Auth, "401");
         check(&because(Outcome::Failed, Cause::Provider { failure: auth.clone() }), 69);
         check(&because(Outcome::Refused, Cause::Provider { failure: auth }), 5);
+        let failed = |class| Cause::Provider { failure: CallFailure::new(class, "x") };
+        check(&because(Outcome::Failed, failed(FailureClass::InvalidRequest)), 1);
+        check(&because(Outcome::Failed, failed(FailureClass::Lost)), 70);
         check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);
         check(&because(Outcome::Failed, Cause::CrashLoop { error: "x".into() }), 70);
         check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Signal }), 130);

@@ -37,7 +37,7 @@ pub(crate) async fn execute(args: RehearseArgs) -> Result<(), Failure> {
     })?;
     say(NOTICE);
     print(&running.base_url)?;
-    signals.either().await;
+    let _exit = signals.either().await;
     running.stop().await.map_err(|error| Failure {
         exit: Exit::Internal,
         text: format!("the rehearsal did not end well: {error}"),

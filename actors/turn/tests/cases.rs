@@ -247,18 +247,106 @@ fn a_queued_run_begins_when_the_one_before_has_ended() {
 
 #[test]
 fn a_call_asks_for_no_more_output_than_the_budget_has_left() {
-    let mut driver = Driver::new();
-    driver.submit(1, Limits { max_tokens: 1_000, ..Limits::default() });
-    let ask = |left: Option<u64>| {
-        let mut draft = driver.turn.draft(driver.now).with_tokens_left(left);
-        let model_ref = crate::model::ModelRef { provider: "p".into(), model: "m".into() };
-        draft.feed(&Input::Leased { call: model(1, 1), attempt: 1, model: model_ref });
-        draft.finish().records.iter().find_map(|record| {
-            let Body::ModelStarted(started) = &record.body else { return None };
-            Some(started.max_tokens)
-        })
+    let ask = |tokens: Option<u64>| {
+        let budget = Amounts { tokens, ..Amounts::default() };
+        let mut driver = Driver::new();
+        driver.submit(1, Limits { budget, max_tokens: 1_000, ..Limits::default() });
+        driver.lease(model(1, 1), 1);
+        driver.turn.asking().map(|started| started.max_tokens)
     };
     assert_eq!(ask(None), Some(1_000));
     assert_eq!(ask(Some(502)), Some(500));
     assert_eq!(ask(Some(100)), Some(1_000), "too little to be worth a call: it is refused as a whole");
+}
+
+#[test]
+fn what_is_left_of_tokens_survives_a_crash() {
+    let budget = Amounts { tokens: Some(1_000), ..Amounts::default() };
+    let mut driver = Driver::new();
+    driver.submit(1, Limits { budget, max_tokens: 400, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    driver.crash();
+    driver.lease(model(1, 1), 2);
+    let asked = driver.turn.asking().map(|started| started.max_tokens);
+    assert_eq!(asked, Some(400), "the interrupted attempt counts as spent, and 400 more fit");
+    driver.crash();
+    driver.lease(model(1, 1), 3);
+    let asked = driver.turn.asking().map(|started| started.max_tokens);
+    assert_eq!(asked, Some(400), "what is left, 194, is too little to be worth a call");
+}
+
+#[test]
+fn no_number_of_restarts_fails_a_model_call() {
+    let mut driver = asked();
+    for attempt in 2..20 {
+        assert_eq!(driver.crash(), ["session.revived", "model.failed"]);
+        assert_eq!(driver.lease(model(1, 1), attempt), ["model.started"]);
+    }
+    assert_eq!(
+        driver.fail(FailureClass::Overloaded),
+        ["model.failed"],
+        "restarts are not counted as overloads"
+    );
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_stretch_a_pause() {
+    let mut driver = asked();
+    driver.fail(FailureClass::Overloaded);
+    driver.now.at = crate::model::Timestamp(driver.now.at.0 - 3_600_000);
+    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 2 }]);
+}
+
+#[test]
+fn a_run_without_allowance_ends_at_once_and_without_a_call() {
+    let driver = Driver::new();
+    let (account, dimension) = (AccountId::from(run(1)), Dimension::Tokens);
+    let refusal = NoAllowance { account, dimension, limit: 10, spent: 0, reserved: 0 };
+    let mut submitted = driver.clone();
+    submitted.submit(1, Limits::default());
+    let Some(Body::RunAccepted(accepted)) = submitted.records.last().map(|record| &record.body) else {
+        panic!("not accepted")
+    };
+    let mut draft = driver.turn.draft(driver.now);
+    draft.feed(&Input::Refused(refusal));
+    let (input, spec) = (accepted.input.clone(), accepted.spec.clone());
+    draft.feed(&Input::Submitted { run: run(1), input, spec, key: None });
+    assert_eq!(draft.wants(), []);
+    let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds, ["run.accepted", "run.ended"]);
+}
+
+#[test]
+fn for_want_of_allowance_what_runs_still_ends_by_itself() {
+    let mut driver = asked();
+    driver.answer(2, EffectClass::Once);
+    driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
+    let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
+    let refusal = NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1 };
+    assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.stopping", "call.ended"]);
+    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
+    let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") };
+    assert_eq!(driver.feed(&ended), ["call.ended", "run.ended"]);
+    assert_eq!(outcome(&driver), Some(Outcome::BudgetExhausted));
+}
+
+#[test]
+fn a_key_is_kept_beside_submissions_without_one() {
+    let driver = Driver::new();
+    let mut other = Driver::new();
+    other.submit(1, Limits::default());
+    let Some(Body::RunAccepted(accepted)) = other.records.last().map(|record| &record.body) else { panic!() };
+    let submitted = |n, key: Option<&str>| Input::Submitted {
+        run: run(n),
+        input: accepted.input.clone(),
+        spec: accepted.spec.clone(),
+        key: key.map(Into::into),
+    };
+    let mut draft = driver.turn.draft(driver.now);
+    [submitted(1, Some("k")), submitted(2, None), submitted(2, None)]
+        .iter()
+        .for_each(|input| draft.feed(input));
+    let decision = draft.finish();
+    assert_eq!(decision.key, Some(("k".into(), run(1))));
+    assert_eq!(decision.records.len(), 2, "what is said again is one run");
 }

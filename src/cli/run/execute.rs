@@ -140,7 +140,7 @@ async fn carry_out(
     (target, reader): (&Target, &Reader),
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     announce(job.spec());
     match job {
         Job::Submit { text, spec } => {
@@ -148,7 +148,11 @@ async fn carry_out(
             let place = spec.workspace.clone();
             let request =
                 RunRequest { session: target.choice.clone(), spec: Some(spec), ..RunRequest::new(text) };
-            let accepted = runtime.submit(request).await?;
+            let accepted = tokio::select! {
+                biased;
+                accepted = runtime.submit(request) => accepted?,
+                exit = signals.either() => return Ok(Followed::Left(exit)),
+            };
             *ids = Some((accepted.run, accepted.session));
             say(format!("accepted  run {} session {}", accepted.run, accepted.session));
             say(format!("with      {model} in {place}"));

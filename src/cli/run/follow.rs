@@ -2,7 +2,7 @@ use std::io;
 
 use hermod_actors::{
     RunResult, Runtime, Watch,
-    model::{Body, EventBody, Record, RunId, StopReason},
+    model::{Body, EventBody, Record, RunId, RunState, StopReason},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -43,11 +43,11 @@ impl Signals {
         })
     }
 
-    /// Resolves at either signal.
-    pub(crate) async fn either(&mut self) {
+    /// Resolves at either signal, with the exit it asks for.
+    pub(crate) async fn either(&mut self) -> Exit {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Suspended,
         }
     }
 }
@@ -64,10 +64,10 @@ pub(crate) async fn follow(
     loop {
         tokio::select! {
             biased;
-            _ = signals.terminate.recv() => return Ok(Followed::Left(Exit::Suspended)),
+            _ = signals.terminate.recv() => return left(runtime, run, Exit::Suspended).await,
             _ = signals.interrupt.recv() => {
                 if stopping {
-                    return Ok(Followed::Left(Exit::Interrupted));
+                    return left(runtime, run, Exit::Interrupted).await;
                 }
                 stopping = true;
                 runtime.stop(run, StopReason::Signal).await?;
@@ -84,6 +84,14 @@ pub(crate) async fn follow(
             reason = runtime.terminated() => return Err(reason.into()),
         }
     }
+}
+
+/// A run that has ended by now is not left.
+async fn left(runtime: &Runtime, run: RunId, exit: Exit) -> Result<Followed, Failure> {
+    if runtime.row(run).await?.state == RunState::Ended {
+        return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
+    }
+    Ok(Followed::Left(exit))
 }
 
 fn tell(progress: &mut Progress, record: &Record) {
