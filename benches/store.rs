@@ -126,12 +126,7 @@ fn spend(n: u64) -> Ledger {
     let tokens = |n| Amounts { tokens: Some(n), ..Amounts::default() };
     let account = account(n);
     Ledger {
-        settle: vec![Settle {
-            account: Some(account),
-            reserved: tokens(9),
-            spent: tokens(5),
-            ..Settle::default()
-        }],
+        settle: vec![Settle { account, reserved: tokens(9), spent: tokens(5), refund: Amounts::default() }],
         reserve: vec![Reserve { account, amounts: tokens(9) }],
         ..Ledger::default()
     }

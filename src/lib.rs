@@ -1,5 +1,10 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
 
+pub mod cli;
+pub mod clock;
+pub mod daemon;
+pub mod environment;
+pub mod ollama;
 pub mod process;
 pub mod provider;
 pub mod rehearsal;

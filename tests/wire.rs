@@ -3,11 +3,13 @@
 //! The recordings lie in `../shared/recordings`, or where HERMOD_RECORDINGS says. Without them the test says so and is
 //! passed over, unless HERMOD_REQUIRE_RECORDINGS=1. What is decided otherwise than in the SDKs stands, with its reason,
 //! in `wire_differences.json`; an entry that no longer differs fails the test.
+#![allow(clippy::unwrap_used)] // a helper of a test may fail as the test may
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use hermod::provider::{Decoder as _, WIRES, chat_completions::ChatDecoder};
@@ -162,11 +164,12 @@ fn expectation(expected: &Value) -> Facts {
     match outcome {
         "message" => expected_answer(expected),
         "http_error" => {
-            let after =
-                expected["sdk_retry_after_seconds"].as_f64().map(|seconds| (seconds * 1_000.0).round());
+            let after = expected["sdk_retry_after_seconds"].as_f64().map(Duration::from_secs_f64);
             let retry = &expected["sdk_would_retry"];
             let mut facts = facts_of([("outcome", json!("failure")), ("retry", retry.clone())]);
-            facts.extend(after.map(|after| ("retry_after_ms".to_owned(), json!(after as u64))));
+            facts.extend(after.map(|after| {
+                ("retry_after_ms".to_owned(), json!(u64::try_from(after.as_millis()).unwrap()))
+            }));
             facts
         }
         "stream_error" | "empty_stream" | "no_choices" => {

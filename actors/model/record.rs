@@ -59,6 +59,11 @@ macro_rules! bodies {
                 match self { $(Self::$name(data) => serde_json::to_writer(to, data),)* }
             }
 
+            /// The body's fields, as an object.
+            pub fn to_json(&self) -> serde_json::Result<serde_json::Value> {
+                match self { $(Self::$name(data) => serde_json::to_value(data),)* }
+            }
+
             pub(super) fn read_json(kind: Kind, from: &[u8]) -> serde_json::Result<Self> {
                 match kind { $(Kind::$name => serde_json::from_slice(from).map(Self::$name),)* }
             }

@@ -49,6 +49,6 @@ mod tests {
         check(&[0], Verdict::Restart);
         check(&[0, 10, 20], Verdict::GiveUp);
         check(&[0, 10, 1_500], Verdict::Restart);
-        check(&[0, 900, 1_000, 1_901], Verdict::GiveUp);
+        check(&[0, 1_500, 1_900, 2_400], Verdict::GiveUp);
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 use hermod_actors::port::BadArguments;
 use jsonschema::{
     ValidationError, Validator,
@@ -17,15 +19,14 @@ const ALIKE: f64 = 0.5;
 #[derive(Debug)]
 pub struct Shape {
     schema: Value,
-    validator: Validator,
+    /// Compiled at the first call: most tools are never called in most processes.
+    validator: OnceLock<Validator>,
 }
 
 impl Shape {
     /// The shape of `T`: a struct with doc comments, which become the descriptions, and `deny_unknown_fields`.
     pub fn of<T: JsonSchema>() -> Self {
-        let schema = schema_of::<T>();
-        let validator = jsonschema::validator_for(&schema).expect("schemars makes valid schemas");
-        Self { schema, validator }
+        Self { schema: schema_of::<T>(), validator: OnceLock::new() }
     }
 
     /// The JSON schema: an object, without `$ref`, `$schema` and titles.
@@ -49,7 +50,9 @@ impl Shape {
 
     /// A name that is not known comes first: it is often the reason why another is missing.
     fn first_error<'a>(&'a self, arguments: &'a Value) -> Option<ValidationError<'a>> {
-        self.validator.iter_errors(arguments).min_by_key(|error| match unknown(error) {
+        let compile = || jsonschema::validator_for(&self.schema).expect("schemars makes valid schemas");
+        let validator = self.validator.get_or_init(compile);
+        validator.iter_errors(arguments).min_by_key(|error| match unknown(error) {
             Some(_) => 0,
             None => 1,
         })

@@ -47,27 +47,29 @@ impl ChatDecoder {
         Self::default()
     }
 
-    /// Decides by the first byte that says something.
-    fn recognise(bytes: &[u8]) -> Body {
-        let mut said = bytes.iter().filter(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
-        match said.next() {
+    /// Decides by the first byte that says something; gives what is left from there.
+    fn recognise<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let said = bytes.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
+        let bytes = &bytes[said.unwrap_or(bytes.len())..];
+        self.body = match bytes.first() {
             None => Body::Unknown,
             Some(b'{' | b'[') => Body::Json(Vec::new()),
             Some(b'<') => Body::Page(Vec::new()),
             Some(_) => Body::Events { parser: sse::Parser::new(), begin: Vec::new() },
-        }
+        };
+        bytes
     }
 }
 
 impl Decoder for ChatDecoder {
-    fn push(&mut self, bytes: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure> {
+    fn push(&mut self, mut bytes: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure> {
         if matches!(self.body, Body::Unknown) {
-            self.body = Self::recognise(bytes);
+            bytes = self.recognise(bytes);
         }
         match &mut self.body {
             Body::Unknown => Ok(Progress::Quiet),
             Body::Events { parser, begin } => {
-                keep(begin, bytes, KEPT);
+                keep(begin, bytes);
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
                 parser
                     .push(bytes, |event| events.take(event.data))
@@ -83,7 +85,7 @@ impl Decoder for ChatDecoder {
                 Ok(Progress::Content)
             }
             Body::Page(begin) => {
-                keep(begin, bytes, KEPT);
+                keep(begin, bytes);
                 Ok(Progress::Quiet)
             }
         }
@@ -171,7 +173,6 @@ fn with_chunk<T>(data: &[u8], take: impl FnOnce(Chunk<'_>) -> T) -> Result<T, se
 
 /// The answer that a JSON document is.
 fn whole(body: &[u8], deltas: &dyn Deltas) -> Result<Answer, Failure> {
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut draft = Draft::default();
     let answered = with_chunk(body, |mut chunk| {
         // Some vendors send an empty delta beside the message, also when nothing is streamed.
@@ -191,8 +192,8 @@ fn whole(body: &[u8], deltas: &dyn Deltas) -> Result<Answer, Failure> {
     }
 }
 
-fn keep(begin: &mut Vec<u8>, bytes: &[u8], most: usize) {
-    let room = most.saturating_sub(begin.len()).min(bytes.len());
+fn keep(begin: &mut Vec<u8>, bytes: &[u8]) {
+    let room = KEPT.saturating_sub(begin.len()).min(bytes.len());
     begin.extend_from_slice(&bytes[..room]);
 }
 

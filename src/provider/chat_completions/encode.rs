@@ -184,7 +184,7 @@ mod tests {
         ]
     }
 
-    fn reference(system: Option<&str>, tools: Value) -> Value {
+    fn reference(system: Option<&str>, tools: &Value) -> Value {
         let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": arguments}});
         let tool = |id: &str| json!({"role": "tool", "content": "\0\u{2028}", "tool_call_id": id});
         let calls = [call("a", r#"{"p":"ü\n"}"#), call("b", "{}"), call("c", "{}")];
@@ -234,11 +234,11 @@ mod tests {
     #[test]
     fn a_body_is_what_its_parts_say() {
         let spec = |name: &str| json!({"type": "function", "function": tool(name)});
-        check("", &[], &reference(None, Value::Null));
-        check("Be \"kind\".\nü", &[], &reference(Some("Be \"kind\".\nü"), Value::Null));
+        check("", &[], &reference(None, &Value::Null));
+        check("Be \"kind\".\nü", &[], &reference(Some("Be \"kind\".\nü"), &Value::Null));
         let tools = json!([spec("a"), spec("b"), spec("c")]);
-        check("", &[tool("b"), tool("c"), tool("a")], &reference(None, tools.clone()));
-        check("s", &[tool("c"), tool("a"), tool("b")], &reference(Some("s"), tools));
+        check("", &[tool("b"), tool("c"), tool("a")], &reference(None, &tools));
+        check("s", &[tool("c"), tool("a"), tool("b")], &reference(Some("s"), &tools));
     }
 
     #[test]

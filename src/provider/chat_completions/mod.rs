@@ -6,6 +6,9 @@ mod decode;
 mod draft;
 mod encode;
 mod failure;
+mod signs;
+#[cfg(test)]
+mod tests;
 mod think;
 
 use std::sync::Arc;

@@ -53,17 +53,16 @@ impl Splitter {
         let mut from = 0;
         while let Some(at) = memchr(b'<', &rest.as_bytes()[from..]).map(|at| at + from) {
             let tail = &rest[at..];
-            if OPEN.starts_with(tail) || CLOSE.starts_with(tail) {
-                self.emit(&rest[..at], each);
-                tail.clone_into(&mut self.held);
-                return;
-            }
-            if !tail.starts_with(OPEN) && !tail.starts_with(CLOSE) {
+            let Some(tag) = [OPEN, CLOSE].into_iter().find(|tag| tail.starts_with(tag)) else {
+                if OPEN.starts_with(tail) || CLOSE.starts_with(tail) {
+                    self.emit(&rest[..at], each);
+                    tail.clone_into(&mut self.held);
+                    return;
+                }
                 from = at + 1;
                 continue;
-            }
+            };
             self.emit(&rest[..at], each);
-            let tag = if tail.starts_with(OPEN) { OPEN } else { CLOSE };
             if !self.take_tag(tag, each) {
                 self.emit(tag, each);
             }
@@ -166,6 +165,7 @@ mod tests {
     #[test]
     fn a_block_is_reasoning() {
         check("<think>hm</think>\n\nyes", "yes", "hm");
+        check("<think>hm</think>", "", "hm");
         check("so <think>hm</think> yes <think>or</think>no", "so  yes no", "hmor");
         check("\n<think>\nhm", "\n", "\nhm");
     }

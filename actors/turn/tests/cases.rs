@@ -1,0 +1,264 @@
+use super::{Driver, model, run, tool};
+use crate::{
+    model::{
+        AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Finish, Limits,
+        NoAllowance, Outcome, StopReason,
+    },
+    turn::{Effect, Input},
+};
+
+/// What goes into a case: a driver with one run whose model is being asked.
+fn asked() -> Driver {
+    let mut driver = Driver::new();
+    assert_eq!(driver.submit(1, Limits { max_tokens: 100, ..Limits::default() }), ["run.accepted"]);
+    assert_eq!(driver.lease(model(1, 1), 1), ["model.started"]);
+    driver
+}
+
+/// A driver whose run has one tool call started.
+fn acting(effect: EffectClass) -> Driver {
+    let mut driver = asked();
+    assert_eq!(driver.answer(1, effect), ["model.answered", "call.admitted"]);
+    let permitted = Input::Permitted { call: tool(1, 1, 1), attempt: 1 };
+    assert_eq!(driver.feed(&permitted), ["call.started"]);
+    driver
+}
+
+fn check(driver: &Driver, view: &str, due: &[Effect]) {
+    assert_eq!(driver.view(), view);
+    assert_eq!(driver.turn.due(driver.now), due);
+}
+
+fn outcome(driver: &Driver) -> Option<Outcome> {
+    driver.records.iter().rev().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended.ended.outcome)
+    })
+}
+
+#[test]
+fn an_accepted_run_wants_a_lease_and_a_started_call_is_asked() {
+    let mut driver = Driver::new();
+    check(&driver, "", &[]);
+    driver.submit(1, Limits::default());
+    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 1 }]);
+    driver.lease(model(1, 1), 1);
+    check(&driver, "u", &[Effect::Ask { call: model(1, 1), attempt: 1 }]);
+}
+
+#[test]
+fn a_text_ends_the_run_in_the_same_append() {
+    let mut driver = asked();
+    assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended"]);
+    assert_eq!(outcome(&driver), Some(Outcome::Completed));
+    check(&driver, "ua", &[]);
+}
+
+#[test]
+fn calls_enter_the_view_with_all_their_results_only() {
+    let mut driver = asked();
+    driver.answer(2, EffectClass::Pure);
+    check(
+        &driver,
+        "u",
+        &[Effect::Seek { call: tool(1, 1, 1), attempt: 1 }, Effect::Seek { call: tool(1, 1, 2), attempt: 1 }],
+    );
+    for n in [2, 1] {
+        assert_eq!(driver.view(), "u");
+        driver.feed(&Input::Permitted { call: tool(1, 1, n), attempt: 1 });
+        driver.feed(&Input::ToolEnded { call: tool(1, 1, n), attempt: 1, end: CallEnd::ok("r") });
+    }
+    check(&driver, "uctt", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+}
+
+#[test]
+fn answers_that_are_not_plain_are_never_completed() {
+    for (text, calls, finish, expected) in [
+        ("  ", 0, Finish::Stop, Outcome::Failed),
+        ("half", 0, Finish::Length, Outcome::Failed),
+        ("", 2, Finish::Length, Outcome::Failed),
+        ("no", 0, Finish::Refused, Outcome::Refused),
+    ] {
+        let mut driver = asked();
+        let records = driver.answer_with(text, calls, finish, EffectClass::Once);
+        assert_eq!(records, ["model.answered", "run.ended"], "{finish:?}");
+        assert_eq!(outcome(&driver), Some(expected), "{finish:?}");
+        check(&driver, "ua", &[]);
+    }
+}
+
+#[test]
+fn a_failed_attempt_waits_and_is_made_again() {
+    let mut driver = asked();
+    assert_eq!(driver.fail(FailureClass::Overloaded), ["model.failed"]);
+    let due = driver.turn.due(driver.now);
+    assert!(matches!(due[..], [Effect::WakeAt(time)] if time > driver.now.at), "{due:?}");
+    driver.pass(500);
+    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 2 }]);
+    assert_eq!(driver.fail(FailureClass::Auth), [""; 0], "an answer of an attempt that is not under way");
+    driver.lease(model(1, 1), 2);
+    assert_eq!(driver.fail(FailureClass::Auth), ["model.failed", "run.ended"]);
+    assert_eq!(outcome(&driver), Some(Outcome::Failed));
+}
+
+#[test]
+fn a_late_answer_is_dropped_but_not_what_it_cost() {
+    let mut driver = asked();
+    let started = driver.turn.asking().cloned().expect("asked");
+    driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    let mut late = asked();
+    late.answer(0, EffectClass::Pure);
+    let Body::ModelAnswered(answered) = &late.records[late.records.len() - 2].body else {
+        panic!("no answer")
+    };
+    let answer = crate::model::Answer {
+        message: (*answered.message).clone(),
+        finish: answered.finish,
+        usage: answered.usage,
+    };
+    let input = Input::Answered { started, answer: answer.into(), plans: [].into() };
+    assert_eq!(driver.feed(&input), ["model.late"]);
+    check(&driver, "ua", &[]);
+}
+
+#[test]
+fn a_stop_waits_for_what_runs_and_for_nothing_else() {
+    let stop = Input::Stop { run: Some(run(1)), reason: StopReason::Command };
+    let mut driver = asked();
+    assert_eq!(driver.feed(&stop), ["run.stopping", "model.failed", "run.ended"]);
+    check(&driver, "ua", &[]);
+
+    let mut driver = acting(EffectClass::Once);
+    assert_eq!(driver.feed(&stop), ["run.stopping"]);
+    check(&driver, "u", &[]);
+    assert_eq!(driver.feed(&stop), [""; 0]);
+    let end = CallEnd { status: CallStatus::Stopped, content: "stopped".into() };
+    let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end };
+    assert_eq!(driver.feed(&ended), ["call.ended", "run.ended"]);
+    assert_eq!(outcome(&driver), Some(Outcome::Stopped));
+    check(&driver, "ucta", &[]);
+}
+
+#[test]
+fn a_stop_together_with_a_start_leaves_nothing_open() {
+    let mut driver = asked();
+    driver.answer(1, EffectClass::Once);
+    let inputs = [
+        Input::Permitted { call: tool(1, 1, 1), attempt: 1 },
+        Input::Stop { run: None, reason: StopReason::Command },
+    ];
+    let mut draft = driver.turn.draft(driver.now);
+    inputs.iter().for_each(|input| draft.feed(input));
+    let decision = draft.finish();
+    let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds, ["call.started", "run.stopping", "call.ended", "run.ended"]);
+    let reserved =
+        decision.ledger.reserve.iter().filter_map(|reserve| reserve.amounts.tool_calls).sum::<u64>();
+    assert_eq!(reserved, 0, "what is never made is not reserved");
+}
+
+#[test]
+fn after_a_crash_each_open_call_goes_on_by_its_effect_class() {
+    let mut driver = asked();
+    assert_eq!(driver.crash(), ["session.revived", "model.failed"]);
+    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 2 }]);
+
+    for effect in [EffectClass::Pure, EffectClass::Idempotent] {
+        let mut driver = acting(effect);
+        assert_eq!(driver.crash(), ["session.revived", "call.lost"]);
+        check(&driver, "u", &[Effect::Seek { call: tool(1, 1, 1), attempt: 2 }]);
+    }
+    let mut driver = acting(EffectClass::Once);
+    assert_eq!(driver.crash(), ["session.revived", "call.ended"]);
+    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    let Some(Body::CallEnded(ended)) = driver.records.last().map(|record| &record.body) else {
+        panic!("no end")
+    };
+    assert_eq!(ended.end.status, CallStatus::InDoubt);
+    assert!(
+        ended.end.content.contains(r#"tool {\"a\":1} was started at 1970-01-01T00:16:40Z"#),
+        "{}",
+        ended.end.content
+    );
+}
+
+#[test]
+fn a_crash_before_the_start_was_durable_leaves_nothing_in_doubt() {
+    let mut driver = asked();
+    driver.answer(1, EffectClass::Once);
+    assert_eq!(driver.crash(), ["session.revived"]);
+    check(&driver, "u", &[Effect::Seek { call: tool(1, 1, 1), attempt: 1 }]);
+}
+
+#[test]
+fn a_crash_while_stopping_still_stops() {
+    let mut driver = acting(EffectClass::Once);
+    driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    assert_eq!(driver.crash(), ["session.revived", "call.ended", "run.ended"]);
+    assert_eq!(outcome(&driver), Some(Outcome::Stopped));
+}
+
+#[test]
+fn what_does_not_fit_the_budget_ends_the_run_with_its_results() {
+    let mut driver = acting(EffectClass::Pure);
+    let (account, dimension) = (AccountId::from(run(1)), Dimension::Iterations);
+    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
+    let mut draft = driver.turn.draft(driver.now);
+    draft.feed(&Input::Refused(refusal));
+    draft.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    assert_eq!(draft.wants(), []);
+    let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds, ["call.ended", "run.ended"]);
+    driver.feed(&Input::Woke);
+    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
+}
+
+#[test]
+fn an_attempt_costs_an_iteration_once_and_its_tokens_each_time() {
+    let mut driver = asked();
+    driver.fail(FailureClass::Overloaded);
+    driver.pass(1_000);
+    driver.lease(model(1, 1), 2);
+    let reserved: Vec<Amounts> = driver
+        .records
+        .iter()
+        .filter_map(|record| {
+            let Body::ModelStarted(started) = &record.body else { return None };
+            Some(started.reserved)
+        })
+        .collect();
+    assert_eq!(reserved.iter().map(|amounts| amounts.iterations).collect::<Vec<_>>(), [Some(1), None]);
+    assert!(reserved.iter().all(|amounts| amounts.tokens.is_some_and(|tokens| tokens >= 100)));
+}
+
+#[test]
+fn a_queued_run_begins_when_the_one_before_has_ended() {
+    let mut driver = asked();
+    driver.submit(2, Limits::default());
+    check(&driver, "u", &[Effect::Ask { call: model(1, 1), attempt: 1 }]);
+    driver.answer(0, EffectClass::Pure);
+    check(&driver, "uau", &[Effect::Seek { call: model(2, 1), attempt: 1 }]);
+    driver.submit(3, Limits::default());
+    assert_eq!(driver.feed(&Input::Stop { run: Some(run(3)), reason: StopReason::Command }), ["run.ended"]);
+    driver.lease(model(2, 1), 1);
+    driver.answer(0, EffectClass::Pure);
+    check(&driver, "uaua", &[]);
+}
+
+#[test]
+fn a_call_asks_for_no_more_output_than_the_budget_has_left() {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits { max_tokens: 1_000, ..Limits::default() });
+    let ask = |left: Option<u64>| {
+        let mut draft = driver.turn.draft(driver.now).with_tokens_left(left);
+        let model_ref = crate::model::ModelRef { provider: "p".into(), model: "m".into() };
+        draft.feed(&Input::Leased { call: model(1, 1), attempt: 1, model: model_ref });
+        draft.finish().records.iter().find_map(|record| {
+            let Body::ModelStarted(started) = &record.body else { return None };
+            Some(started.max_tokens)
+        })
+    };
+    assert_eq!(ask(None), Some(1_000));
+    assert_eq!(ask(Some(502)), Some(500));
+    assert_eq!(ask(Some(100)), Some(1_000), "too little to be worth a call: it is refused as a whole");
+}

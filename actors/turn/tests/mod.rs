@@ -1,0 +1,144 @@
+//! The core against single cases, and against any history of inputs.
+
+mod any_history;
+mod cases;
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Answer, AssistantMessage, CallId, Durable, EffectClass, Failure, FailureClass, Finish, Hash,
+        Incarnation, Limits, Message, ModelRef, Now, Record, RunId, RunSpec, SessionId, Timestamp, ToolCall,
+        Usage,
+    },
+    turn::{Cursor, Dormant, Input, Plan, Turn},
+};
+
+/// A session, its journal, and the time.
+#[derive(Debug, Clone)]
+pub(super) struct Driver {
+    pub(super) turn: Turn,
+    pub(super) records: Vec<Durable<Arc<Record>>>,
+    pub(super) now: Now,
+    revivals: u32,
+}
+
+impl Driver {
+    /// A session that was just opened.
+    pub(super) fn new() -> Self {
+        let session = SessionId::from_bits(1);
+        let turn = Dormant::empty(session).awake(&[]);
+        let now = Now { at: Timestamp(1_000_000), active_ms: 0 };
+        let mut driver = Self { turn, records: Vec::new(), now, revivals: 1 };
+        let incarnation = Incarnation { epoch: 1, revival: 1 };
+        driver.feed(&Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot: "b".into() });
+        driver
+    }
+
+    /// Decides the input, makes that durable, applies it, and gives the names of the records.
+    pub(super) fn feed(&mut self, input: &Input) -> Vec<&'static str> {
+        let decided = self.turn.decide(self.now, std::slice::from_ref(input));
+        for record in &decided {
+            let durable = Durable::vouch(Arc::clone(record));
+            self.turn.apply(&durable);
+            self.records.push(durable);
+        }
+        decided.iter().map(|record| record.body.kind().name()).collect()
+    }
+
+    /// Submits run `n`, with these limits.
+    pub(super) fn submit(&mut self, n: u128, limits: Limits) -> Vec<&'static str> {
+        let chain = vec![ModelRef { provider: "p".into(), model: "m".into() }];
+        let spec = RunSpec {
+            chain,
+            workspace: "/w".into(),
+            task: "t".into(),
+            tools: vec!["tool".into()],
+            limits,
+            system: None,
+            script: None,
+        };
+        let input = format!("task {n}").as_str().into();
+        self.feed(&Input::Submitted { run: run(n), input, spec: Arc::new(spec), key: None })
+    }
+
+    /// The process dies, and the next one takes the session up from its records.
+    pub(super) fn crash(&mut self) -> Vec<&'static str> {
+        let mut dormant = Dormant::empty(SessionId::from_bits(1));
+        self.records.iter().for_each(|record| dormant.fold(record));
+        self.turn = dormant.awake(&[]);
+        self.revivals += 1;
+        let incarnation = Incarnation { epoch: 1, revival: self.revivals };
+        self.feed(&Input::Revived { incarnation, boot: "b".into() })
+    }
+
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.now = Now { at: self.now.at.plus_ms(ms), active_ms: self.now.active_ms + ms };
+    }
+
+    pub(super) fn lease(&mut self, call: CallId, attempt: u32) -> Vec<&'static str> {
+        let model = ModelRef { provider: "p".into(), model: "m".into() };
+        self.feed(&Input::Leased { call, attempt, model })
+    }
+
+    /// The model answers with so many calls, or with text if there are none.
+    pub(super) fn answer(&mut self, calls: usize, effect: EffectClass) -> Vec<&'static str> {
+        self.answer_with(if calls == 0 { "done" } else { "" }, calls, Finish::Stop, effect)
+    }
+
+    pub(super) fn answer_with(
+        &mut self,
+        text: &str,
+        calls: usize,
+        finish: Finish,
+        effect: EffectClass,
+    ) -> Vec<&'static str> {
+        let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
+        let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: r#"{"a":1}"#.into() };
+        let message = AssistantMessage {
+            text: text.into(),
+            calls: (0..calls).map(call).collect(),
+            ..Default::default()
+        };
+        let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
+        let answer = Arc::new(Answer { message, finish, usage });
+        let plan = Plan::Admit { tool: "tool".into(), effect, arguments: Hash::of(b"{}") };
+        let plans = std::iter::repeat_n(plan, calls).collect();
+        self.feed(&Input::Answered { started, answer, plans })
+    }
+
+    pub(super) fn fail(&mut self, class: FailureClass) -> Vec<&'static str> {
+        let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
+        let (call, attempt) = (started.call, started.attempt);
+        self.feed(&Input::ModelFailed { call, attempt, failure: Failure::new(class, "x") })
+    }
+
+    /// The view, a letter for each message.
+    pub(super) fn view(&self) -> String {
+        letters(&self.turn)
+    }
+}
+
+pub(super) fn run(n: u128) -> RunId {
+    RunId::from_bits(n)
+}
+
+pub(super) fn model(n: u128, iteration: u32) -> CallId {
+    CallId { run: run(n), iteration, n: 0 }
+}
+
+pub(super) fn tool(n: u128, iteration: u32, call: u32) -> CallId {
+    CallId { run: run(n), iteration, n: call }
+}
+
+/// A letter for each message of the view: u(ser), a(ssistant), c (assistant with calls), t(ool).
+pub(super) fn letters(turn: &Turn) -> String {
+    let letter = |message: &Message| match message {
+        Message::System(_) => 's',
+        Message::User(_) => 'u',
+        Message::Assistant(said) if said.calls.is_empty() => 'a',
+        Message::Assistant(_) => 'c',
+        Message::Tool { .. } => 't',
+    };
+    turn.render(Cursor::default()).0.iter().map(letter).collect()
+}

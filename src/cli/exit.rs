@@ -1,0 +1,196 @@
+//! Exit codes: what each end of a command says to whoever called it. The only place that knows the numbers.
+
+use std::{fmt, process::ExitCode};
+
+use hermod_actors::{
+    NotAccepted, RunError, Terminated,
+    model::{Cause, Ended, Outcome, StopReason},
+};
+
+use crate::{daemon::StartError, store::redb::OpenError};
+
+/// How a command ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// All is well.
+    Ok = 0,
+    /// The run failed, or was stopped by command.
+    Failed = 1,
+    /// The command line, or a file or folder that it names, is wrong.
+    Usage = 2,
+    /// `budget_exhausted`.
+    Budget = 3,
+    /// `loop_detected`.
+    Loop = 4,
+    /// `refused`.
+    Refused = 5,
+    /// The provider cannot be used: 401, down, no API.
+    Provider = 69,
+    /// A part of the runtime died.
+    Internal = 70,
+    /// The disk or the store.
+    Store = 74,
+    /// Another process holds the store.
+    Busy = 75,
+    /// What is configured does not do.
+    Config = 78,
+    /// `timed_out`.
+    TimedOut = 124,
+    /// Stopped by SIGINT.
+    Interrupted = 130,
+    /// Suspended by SIGTERM: the run goes on at the next start.
+    Suspended = 143,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<&Ended> for Exit {
+    fn from(ended: &Ended) -> Self {
+        match (ended.outcome, &ended.cause) {
+            (Outcome::Completed, _) => Self::Ok,
+            (Outcome::Failed, Some(Cause::Provider { .. })) => Self::Provider,
+            (Outcome::Failed, Some(Cause::CrashLoop { .. })) => Self::Internal,
+            (Outcome::Stopped, Some(Cause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
+            (Outcome::Failed | Outcome::Stopped, _) => Self::Failed,
+            (Outcome::TimedOut, _) => Self::TimedOut,
+            (Outcome::BudgetExhausted, _) => Self::Budget,
+            (Outcome::LoopDetected, _) => Self::Loop,
+            (Outcome::Refused, _) => Self::Refused,
+        }
+    }
+}
+
+impl From<&Terminated> for Exit {
+    fn from(terminated: &Terminated) -> Self {
+        match terminated {
+            Terminated::Suspended => Self::Suspended,
+            Terminated::Store(_) => Self::Store,
+            Terminated::Actor { .. } => Self::Internal,
+        }
+    }
+}
+
+impl From<&RunError> for Exit {
+    fn from(error: &RunError) -> Self {
+        match error {
+            RunError::Invalid { .. } | RunError::NoSession(_) | RunError::NoRun(_) => Self::Usage,
+            RunError::NotAccepted(NotAccepted::Session { .. }) | RunError::Read(_) => Self::Store,
+            RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,
+            RunError::Terminated(terminated) => terminated.into(),
+            RunError::StillRunning(_) => Self::TimedOut,
+            RunError::NotCompleted(result) => (&result.ended).into(),
+        }
+    }
+}
+
+impl From<&StartError> for Exit {
+    fn from(error: &StartError) -> Self {
+        match error {
+            StartError::Store(OpenError::Busy { .. }) => Self::Busy,
+            StartError::Store(OpenError::Newer { .. } | OpenError::Corrupt { .. } | OpenError::Io { .. })
+            | StartError::State { .. }
+            | StartError::Script { .. } => Self::Store,
+            StartError::NoHome | StartError::NoModel(_) | StartError::Provider(_) => Self::Config,
+            StartError::Listen(_) => Self::Internal,
+            StartError::Actors(terminated) => terminated.into(),
+        }
+    }
+}
+
+/// Why a command ends without what it was asked for: the code, and what the person reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The code.
+    pub(crate) exit: Exit,
+    /// What is wrong, with the value and the remedy.
+    pub(crate) text: String,
+}
+
+impl Failure {
+    /// The command line is wrong.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, text: text.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+macro_rules! failure_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self { exit: (&error).into(), text: error.to_string() }
+            }
+        }
+    )*};
+}
+
+failure_from!(Terminated, RunError, StartError);
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{Failure as CallFailure, FailureClass, NoAllowance, RunId};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(ended: &Ended, code: u8) {
+        assert_eq!(Exit::from(ended) as u8, code, "{ended}");
+    }
+
+    #[test]
+    fn every_outcome_has_its_code() {
+        let plain = |outcome| Ended { outcome, cause: None };
+        check(&plain(Outcome::Completed), 0);
+        check(&plain(Outcome::Failed), 1);
+        check(&plain(Outcome::Stopped), 1);
+        check(&plain(Outcome::BudgetExhausted), 3);
+        check(&plain(Outcome::LoopDetected), 4);
+        check(&plain(Outcome::Refused), 5);
+        check(&plain(Outcome::TimedOut), 124);
+    }
+
+    #[test]
+    fn a_cause_can_say_more() {
+        let because = |outcome, cause| Ended::because(outcome, cause);
+        let auth = CallFailure::new(FailureClass::Auth, "401");
+        check(&because(Outcome::Failed, Cause::Provider { failure: auth.clone() }), 69);
+        check(&because(Outcome::Refused, Cause::Provider { failure: auth }), 5);
+        check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);
+        check(&because(Outcome::Failed, Cause::CrashLoop { error: "x".into() }), 70);
+        check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Signal }), 130);
+        check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command }), 1);
+        let account = RunId::from_bits(1).into();
+        let dimension = hermod_actors::model::Dimension::Tokens;
+        let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
+        check(&because(Outcome::BudgetExhausted, Cause::Limit { refusal }), 3);
+    }
+
+    #[test]
+    fn the_end_of_the_runtime_has_its_code() {
+        let check = |terminated: &Terminated, code: u8| assert_eq!(Exit::from(terminated) as u8, code);
+        check(&Terminated::Store("full".into()), 74);
+        check(&Terminated::Actor { name: "Root", error: "x".into() }, 70);
+        check(&Terminated::Suspended, 143);
+    }
+
+    #[test]
+    fn what_does_not_start_has_its_code() {
+        let check = |error: &StartError, code: u8| assert_eq!(Exit::from(error) as u8, code, "{error}");
+        check(&OpenError::Busy { dir: "/s".into(), pid: Some(7) }.into(), 75);
+        check(&OpenError::Corrupt { path: "/s".into(), reason: "x".into() }.into(), 74);
+        check(&StartError::NoHome, 78);
+        check(&NoModel::NoProvider { keys: "K".into() }.into(), 78);
+    }
+
+    use crate::environment::NoModel;
+}

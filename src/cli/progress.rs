@@ -1,0 +1,231 @@
+//! What a run does, a line for each step: records in, text out.
+
+use std::collections::HashMap;
+
+use hermod_actors::model::{
+    Body, CallEnded, CallId, CallStarted, CallStatus, ModelAnswered, ModelFailed, Record, RunId,
+};
+
+/// Characters of arguments that are shown.
+const PREVIEW: usize = 100;
+/// Characters of a failure's text that are shown.
+const MESSAGE: usize = 300;
+
+/// Tells the records of one session.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// The run that is waited for.
+    run: RunId,
+    /// What tool calls were asked for: name and arguments.
+    asked: HashMap<CallId, (String, String)>,
+    /// When attempts began, on the session's clock.
+    begun: HashMap<CallId, u64>,
+}
+
+impl Progress {
+    /// Tells the records from the point of view of one run.
+    pub(crate) fn new(run: RunId) -> Self {
+        Self { run, asked: HashMap::new(), begun: HashMap::new() }
+    }
+
+    /// Takes the next record in; what there is to say about it.
+    pub(crate) fn line(&mut self, record: &Record) -> Option<String> {
+        let now = record.active_ms;
+        match &record.body {
+            Body::SessionRevived(_) => Some("session   taken up again where it was".into()),
+            Body::RunStopping(stopping) if stopping.run == self.run => {
+                Some(format!("stopping  {}", stopping.ended))
+            }
+            Body::RunEnded(ended) if ended.run != self.run => {
+                Some(format!("run       {} of this session ended: {}", ended.run, ended.ended))
+            }
+            Body::ModelStarted(started) => {
+                self.begun.insert(started.call, now);
+                let again = again(started.attempt);
+                Some(format!("model {}   asks {}{again}", started.call.iteration, started.model))
+            }
+            Body::ModelAnswered(answered) => Some(self.answered(answered, now)),
+            Body::ModelFailed(failed) => Some(failure(failed, record)),
+            Body::CallStarted(started) => Some(self.started(started, now)),
+            Body::CallEnded(ended) => Some(self.ended(ended, now)),
+            Body::CallLost(lost) => Some(format!("{} lost, is started again", self.tool(lost.call))),
+            Body::SessionOpened(_)
+            | Body::RunAccepted(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_) => None,
+        }
+    }
+
+    fn answered(&mut self, answered: &ModelAnswered, now: u64) -> String {
+        let call = answered.call;
+        for (n, asked) in (1..).zip(&answered.message.calls) {
+            self.asked.insert(CallId { n, ..call }, (asked.name.clone(), asked.arguments.clone()));
+        }
+        let took = self.took(call, now);
+        let tokens = answered.usage.map_or_else(String::new, |usage| {
+            format!(", {} tokens read, {} written", usage.input_tokens, usage.output_tokens)
+        });
+        let calls = match answered.message.calls.len() {
+            0 => String::new(),
+            1 => ", 1 tool call".into(),
+            calls => format!(", {calls} tool calls"),
+        };
+        format!("model {}   answered{took}{tokens}{calls}", call.iteration)
+    }
+
+    fn started(&mut self, started: &CallStarted, now: u64) -> String {
+        self.begun.insert(started.call, now);
+        let arguments = self.asked.get(&started.call).map_or("", |(_, arguments)| arguments);
+        format!("{} {}{}", self.tool(started.call), shown(arguments, PREVIEW), again(started.attempt))
+    }
+
+    fn ended(&mut self, ended: &CallEnded, now: u64) -> String {
+        let status = match ended.end.status {
+            CallStatus::Ok => "ok",
+            CallStatus::Error => "error",
+            CallStatus::Stopped => "stopped",
+            CallStatus::NotStarted => "not started",
+            CallStatus::InDoubt => "in doubt",
+        };
+        let took = self.took(ended.call, now);
+        let why = match ended.end.status {
+            CallStatus::Ok => String::new(),
+            CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
+                format!(": {}", shown(&ended.end.content, MESSAGE))
+            }
+        };
+        format!("{} {status}{took}{why}", self.tool(ended.call))
+    }
+
+    fn tool(&self, call: CallId) -> String {
+        let name = self.asked.get(&call).map_or("?", |(name, _)| name);
+        format!("tool {}.{}  {}", call.iteration, call.n, shown(name, PREVIEW))
+    }
+
+    fn took(&mut self, call: CallId, now: u64) -> String {
+        let begun = self.begun.remove(&call);
+        begun.map_or_else(String::new, |begun| format!(" in {}", seconds(now.saturating_sub(begun))))
+    }
+}
+
+fn failure(failed: &ModelFailed, record: &Record) -> String {
+    let next = failed.retry_at.map_or_else(
+        || "; not asked again".into(),
+        |at| format!("; asked again in {}", seconds(at.ms_since(record.at))),
+    );
+    let failure = shown(&failed.failure.to_string(), MESSAGE);
+    format!("model {}   attempt {} failed: {failure}{next}", failed.call.iteration, failed.attempt)
+}
+
+fn again(attempt: u32) -> String {
+    if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() }
+}
+
+/// A time as a person reads it: milliseconds below a second, else seconds with one decimal.
+pub(crate) fn seconds(ms: u64) -> String {
+    if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
+}
+
+/// At most `max` characters on one line, fit for a terminal.
+pub(crate) fn shown(text: &str, max: usize) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut shown: String = text.chars().take(max).map(plain).collect();
+    if text.chars().nth(max).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hermod_actors::model::{
+        AssistantMessage, CallEnd, Ended, Failure, FailureClass, Finish, Incarnation, Outcome, RunEnded,
+        Timestamp, ToolCall, Usage,
+    };
+
+    use super::*;
+
+    const RUN: RunId = RunId::from_bits(1);
+    const MODEL: CallId = CallId { run: RUN, iteration: 2, n: 0 };
+    const TOOL: CallId = CallId { run: RUN, iteration: 2, n: 1 };
+
+    #[track_caller]
+    fn check(bodies: Vec<Body>, expect: &[Option<&str>]) {
+        let mut progress = Progress::new(RUN);
+        let records = (0..).map(|n| n * 1500).zip(bodies);
+        let lines: Vec<_> = records
+            .map(|(active_ms, body)| progress.line(&Record { at: Timestamp(0), active_ms, body }))
+            .collect();
+        assert_eq!(lines.iter().map(Option::as_deref).collect::<Vec<_>>(), expect);
+    }
+
+    fn answered() -> Body {
+        let arguments = "{\"command\":\"ls\n-l\"}".into();
+        let calls = vec![ToolCall { id: "c".into(), name: "shell".into(), arguments }];
+        Body::ModelAnswered(Box::new(ModelAnswered {
+            call: MODEL,
+            attempt: 1,
+            message: Arc::new(AssistantMessage { calls, ..AssistantMessage::default() }),
+            finish: Finish::ToolCalls,
+            usage: Some(Usage { input_tokens: 12, output_tokens: 3, ..Usage::default() }),
+        }))
+    }
+
+    fn started(attempt: u32) -> Body {
+        let incarnation = Incarnation::default();
+        Body::CallStarted(CallStarted { call: TOOL, attempt, incarnation, boot: "b".into() })
+    }
+
+    #[test]
+    fn a_tool_call_is_told_from_what_the_model_asked() {
+        let end = CallEnd { status: CallStatus::Ok, content: "secret".into() };
+        let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+        check(
+            vec![answered(), started(1), ended],
+            &[
+                Some("model 2   answered, 12 tokens read, 3 written, 1 tool call"),
+                Some("tool 2.1  shell {\"command\":\"ls -l\"}"),
+                Some("tool 2.1  shell ok in 1.5 s"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_with_its_reason() {
+        let end = CallEnd { status: CallStatus::InDoubt, content: "who knows".into() };
+        let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+        check(vec![ended], &[Some("tool 2.1  ? in doubt: who knows")]);
+        let failure = Failure::new(FailureClass::Overloaded, "try\nlater");
+        let failed = |retry_at| {
+            Body::ModelFailed(ModelFailed { call: MODEL, attempt: 1, failure: failure.clone(), retry_at })
+        };
+        check(
+            vec![failed(Some(Timestamp(2500))), failed(None)],
+            &[
+                Some("model 2   attempt 1 failed: overloaded: try later; asked again in 2.5 s"),
+                Some("model 2   attempt 1 failed: overloaded: try later; not asked again"),
+            ],
+        );
+    }
+
+    #[test]
+    fn only_the_end_of_another_run_is_told_here() {
+        let ended = |run| {
+            let ended = Ended { outcome: Outcome::Completed, cause: None };
+            Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() })
+        };
+        let other = RunId::from_bits(2);
+        let line = format!("run       {other} of this session ended: completed");
+        check(vec![ended(RUN), ended(other)], &[None, Some(&line)]);
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!(shown("äöü", 2), "äö…");
+        assert_eq!(shown("äö", 2), "äö");
+    }
+}

@@ -1,0 +1,180 @@
+//! Reads the store without starting anything.
+
+use std::sync::Arc;
+
+use hermod_actors::{
+    RunError,
+    model::{Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow, Usage},
+    port::{Journal, Read, ReadError, Rows},
+};
+
+use super::exit::Failure;
+
+/// Records read at once.
+const PAGE: usize = 512;
+/// The name of the youngest run.
+const LAST: &str = "last";
+
+/// A store that is only read.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader(Arc<dyn Journal>);
+
+/// What an id stands for.
+#[derive(Debug, Clone)]
+pub(crate) enum Named {
+    /// A session: by its id or its key.
+    Session(SessionRow),
+    /// A run: by its id, or as the last one.
+    Run(Box<RunRow>),
+}
+
+/// A stored record with its sequence.
+pub(crate) type Stored = (Seq, Record);
+
+impl Reader {
+    /// Reads this store.
+    pub(crate) fn new(journal: Arc<dyn Journal>) -> Self {
+        Self(journal)
+    }
+
+    /// What `id` names: a run, a session, the key of a session, or `last`.
+    pub(crate) async fn find(&self, id: &str) -> Result<Named, Failure> {
+        if id == LAST {
+            let last = self.runs(Read::Runs { session: None, max: 1 }).await?.pop();
+            let last = last.ok_or_else(|| Failure::usage("there is no last run: this store has none yet"))?;
+            return Ok(Named::Run(Box::new(last)));
+        }
+        if let Ok(run) = id.parse::<RunId>()
+            && let Some(row) = self.runs(Read::Run(run)).await?.pop()
+        {
+            return Ok(Named::Run(Box::new(row)));
+        }
+        if let Ok(session) = id.parse::<SessionId>()
+            && let Some(row) = self.sessions(Read::Session(session)).await?.pop()
+        {
+            return Ok(Named::Session(row));
+        }
+        let of_key = self.sessions(Read::SessionOfKey(id.into())).await?.pop();
+        of_key.map(Named::Session).ok_or_else(|| {
+            Failure::usage(format!(
+                "there is no run or session `{id}`; see `hermod runs list` for what there is"
+            ))
+        })
+    }
+
+    /// The session that `id` names, directly or by one of its runs.
+    pub(crate) async fn session(&self, id: &str) -> Result<SessionRow, Failure> {
+        let session = match self.find(id).await? {
+            Named::Session(row) => return Ok(row),
+            Named::Run(row) => row.session,
+        };
+        let row = self.sessions(Read::Session(session)).await?.pop();
+        row.ok_or_else(|| RunError::NoSession(session).into())
+    }
+
+    /// The rows that answer a question about runs.
+    pub(crate) async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Failure> {
+        match self.read(what).await? {
+            Rows::Runs(rows) => Ok(rows),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
+        }
+    }
+
+    /// The rows that answer a question about sessions.
+    pub(crate) async fn sessions(&self, what: Read) -> Result<Vec<SessionRow>, Failure> {
+        match self.read(what).await? {
+            Rows::Sessions(rows) => Ok(rows),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) => Err(other_question()),
+        }
+    }
+
+    /// At most `max` records of a session, from `from` on.
+    pub(crate) async fn page(
+        &self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<Vec<Stored>, Failure> {
+        match self.read(Read::Records { session, from, max }).await? {
+            Rows::Records(page) => Ok(page.into_iter().map(|stored| (stored.seq, stored.record)).collect()),
+            Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
+        }
+    }
+
+    /// The records of a session from `from` on, handed to `each` in order.
+    pub(crate) async fn records<E: From<Failure>>(
+        &self,
+        session: SessionId,
+        from: Seq,
+        mut each: impl FnMut(Stored) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut next = from;
+        loop {
+            let page = self.page(session, next, PAGE).await?;
+            let more = page.len() == PAGE;
+            for stored in page {
+                next = stored.0 + 1;
+                each(stored)?;
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The record that accepted a run.
+    pub(crate) async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, Failure> {
+        match self.page(row.session, row.first, 1).await?.pop() {
+            Some((_, Record { body: Body::RunAccepted(accepted), .. })) => Ok(*accepted),
+            Some(_) | None => {
+                Err(unreadable(format!("record {} of session {} accepts no run", row.first, row.session)))
+            }
+        }
+    }
+
+    /// A run's row with the counts as they are now: the row of an unfinished run is as old as its last change of state.
+    pub(crate) async fn counted(&self, mut row: RunRow) -> Result<RunRow, Failure> {
+        if row.state == RunState::Ended {
+            return Ok(row);
+        }
+        (row.iterations, row.usage) = (0, Usage::default());
+        let (id, session, first) = (row.id, row.session, row.first);
+        self.records(session, first, |(_, record)| {
+            match &record.body {
+                Body::ModelAnswered(answered) if answered.call.run == id => {
+                    row.iterations += 1;
+                    row.usage.add(&answered.usage.unwrap_or_default());
+                }
+                Body::LateSettled(late) if late.call.run == id => row.usage.add(&late.usage),
+                Body::ModelAnswered(_)
+                | Body::LateSettled(_)
+                | Body::SessionOpened(_)
+                | Body::SessionRevived(_)
+                | Body::RunAccepted(_)
+                | Body::RunStopping(_)
+                | Body::RunEnded(_)
+                | Body::ModelStarted(_)
+                | Body::ModelFailed(_)
+                | Body::CallAdmitted(_)
+                | Body::CallStarted(_)
+                | Body::CallEnded(_)
+                | Body::CallLost(_) => {}
+            }
+            Ok::<(), Failure>(())
+        })
+        .await?;
+        Ok(row)
+    }
+
+    async fn read(&self, what: Read) -> Result<Rows, Failure> {
+        self.0.read(what).await.map_err(|error| RunError::Read(error).into())
+    }
+}
+
+fn other_question() -> Failure {
+    unreadable("the journal answered another question".into())
+}
+
+fn unreadable(reason: String) -> Failure {
+    RunError::Read(ReadError::Unavailable(reason)).into()
+}

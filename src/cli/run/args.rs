@@ -1,0 +1,163 @@
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use crate::{
+    cli::{
+        budget::{self, Budget},
+        exit::Failure,
+        workspace::Place,
+    },
+    environment::Wanted,
+    store::redb,
+};
+
+/// Give the agent a task and wait for its answer
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The task; `-` reads it from standard input
+    #[arg(required_unless_present = "resume")]
+    pub(crate) text: Option<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) conversation: ConversationArgs,
+    #[command(flatten)]
+    pub(crate) task: TaskArgs,
+    /// Print one JSON object at the end, also on failure
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What an acknowledged write survives
+    #[arg(long, value_enum, default_value_t = Durability::Strict, hide = true)]
+    pub(crate) durability: Durability,
+}
+
+/// Which model is asked.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Play a scripted model instead of a real one; its tool calls are real
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with_all = ["provider", "model"]
+    )]
+    pub(crate) rehearse: Option<Play>,
+    /// The provider to ask, one that the environment has a key for
+    #[arg(long)]
+    pub(crate) provider: Option<String>,
+    /// The model to ask: MODEL or PROVIDER/MODEL
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+}
+
+/// The script of a rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Play {
+    /// The one that comes with the program.
+    Embedded,
+    /// That of a file.
+    File(PathBuf),
+}
+
+impl From<String> for Play {
+    fn from(path: String) -> Self {
+        if path.is_empty() { Self::Embedded } else { Self::File(path.into()) }
+    }
+}
+
+/// Which conversation the task belongs to.
+#[derive(Debug, Args)]
+pub(crate) struct ConversationArgs {
+    /// Run in the session with this key; it is opened if there is none
+    #[arg(long, value_name = "KEY", conflicts_with = "resume")]
+    pub(crate) session: Option<String>,
+    /// Continue a conversation with TEXT, or its unfinished run without: a run's or session's id or key, or `last`
+    #[arg(long, value_name = "ID")]
+    pub(crate) resume: Option<String>,
+}
+
+/// What a new run is given; an accepted one keeps what it has.
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
+    /// The folder in which the tools work [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Make the workspace if it does not exist
+    #[arg(long, requires = "workspace")]
+    pub(crate) create: bool,
+    /// A system message for this run only
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// Limits, such as iterations=20,tokens=100000,tool_calls=50,wall=10m
+    #[arg(long)]
+    pub(crate) budget: Option<Budget>,
+    /// Time after which the run ends as timed out, such as 90s or 10m [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = budget::duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// See [`redb::Durability`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    /// Survives power loss.
+    Strict,
+    /// May lose the last moments.
+    Relaxed,
+}
+
+impl From<Durability> for redb::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Strict => Self::Strict,
+            Durability::Relaxed => Self::Relaxed,
+        }
+    }
+}
+
+impl RunArgs {
+    /// Without a text, a run goes on as it was accepted: an option that would change it is a mistake.
+    pub(crate) fn check_without_text(&self) -> Result<(), Failure> {
+        let given = [
+            ("--rehearse", self.model.rehearse.is_some()),
+            ("--provider", self.model.provider.is_some()),
+            ("--model", self.model.model.is_some()),
+            ("--workspace", self.task.workspace.is_some()),
+            ("--system", self.task.system.is_some()),
+            ("--budget", self.task.budget.is_some()),
+            ("--timeout", self.task.timeout.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::usage(format!(
+                "{option}: the unfinished run goes on as it was accepted; leave {option} out, or give a TEXT for a new \
+                 run in this conversation"
+            ))),
+        }
+    }
+}
+
+impl ModelArgs {
+    /// What is asked for by name.
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted { provider: self.provider.as_deref(), model: self.model.as_deref() }
+    }
+
+    /// Whether nothing is said.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.rehearse.is_none() && self.provider.is_none() && self.model.is_none()
+    }
+}
+
+impl TaskArgs {
+    /// Where the tools work.
+    pub(crate) fn place(&self) -> Place<'_> {
+        match (&self.workspace, self.create) {
+            (None, _) => Place::Here,
+            (Some(path), false) => Place::Existing(path),
+            (Some(path), true) => Place::Created(path),
+        }
+    }
+}

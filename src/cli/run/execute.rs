@@ -1,0 +1,225 @@
+use std::{io::Read, path::Path, sync::Arc};
+
+use hermod_actors::{
+    Defaults, RunRequest, Runtime,
+    model::{RunId, RunSpec, SessionId},
+};
+
+use super::{
+    args::RunArgs,
+    follow::{self, Followed, Signals},
+    model,
+    target::Target,
+};
+use crate::{
+    cli::{
+        budget,
+        exit::{Exit, Failure},
+        output::{print, say},
+        progress::{Progress, seconds},
+        reader::Reader,
+        report, workspace,
+    },
+    daemon::{self, Endpoints},
+    environment::Variables,
+    rehearsal,
+};
+
+/// A run that is waited for.
+type Ids = (RunId, SessionId);
+
+/// What is to be done.
+enum Job {
+    /// A new run.
+    Submit { text: Arc<str>, spec: RunSpec },
+    /// A run that was accepted earlier.
+    GoOn { ids: Ids, spec: RunSpec },
+}
+
+impl Job {
+    fn spec(&self) -> &RunSpec {
+        match self {
+            Self::Submit { spec, .. } | Self::GoOn { spec, .. } => spec,
+        }
+    }
+}
+
+/// Runs, and says what came of it.
+pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit, Failure> {
+    let mut ids = None;
+    let (object, exit) = match run(&args, variables, &mut ids).await {
+        Ok(Followed::Ended(result)) => {
+            let exit = Exit::from(&result.ended);
+            say(ended(&result));
+            if !args.json {
+                tell_answer(&result, exit)?;
+                return Ok(exit);
+            }
+            (report::result(&result), exit)
+        }
+        Ok(Followed::Left(exit)) => {
+            let id = ids.map_or_else(|| "last".into(), |(run, _)| run.to_string());
+            say(format!(
+                "suspended run {id}: it goes on with `hermod run --resume last` (or `--resume {id}`)"
+            ));
+            (report::no_result(ids, "suspended"), exit)
+        }
+        Err(failure) => {
+            if !args.json {
+                return Err(failure);
+            }
+            say(format!("hermod: {failure}"));
+            (report::no_result(ids, &failure.text), failure.exit)
+        }
+    };
+    if args.json {
+        print(&object.to_string())?;
+    }
+    Ok(exit)
+}
+
+/// Standard output is for answers alone: what a run said that did not complete goes to standard error.
+fn tell_answer(result: &hermod_actors::RunResult, exit: Exit) -> Result<(), Failure> {
+    match (&result.text, exit) {
+        (Some(answer), Exit::Ok) => print(answer),
+        (Some(partial), _) => {
+            say(format!("said last {partial}"));
+            Ok(())
+        }
+        (None, _) => Ok(()),
+    }
+}
+
+fn ended(result: &hermod_actors::RunResult) -> String {
+    let took = match (result.started_at, result.ended_at) {
+        (Some(start), Some(end)) => format!(", {}", seconds(end.ms_since(start))),
+        (None | Some(_), _) => String::new(),
+    };
+    let (iterations, tokens) = (result.iterations, result.usage.total());
+    format!("ended     {}: iterations {iterations}, tokens {tokens}{took}", result.ended)
+}
+
+async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Result<Followed, Failure> {
+    let text = args.text.as_deref().map(read_text).transpose()?;
+    if text.is_none() {
+        args.check_without_text()?;
+    }
+    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+    let place = match text {
+        Some(_) => Some(workspace::resolve(args.task.place(), &state)?),
+        None => None,
+    };
+    let journal = daemon::open(&state, args.durability.into())?;
+    let reader = Reader::new(Arc::clone(&journal));
+    let target = Target::find(&reader, &args.conversation).await?;
+    let mut endpoints = endpoints(args, variables, &target, &state).await;
+    let job = if let Some((text, place)) = text.zip(place) {
+        Job::Submit { text, spec: new_spec(args, &target, &endpoints, (&place, &state))? }
+    } else {
+        let (row, spec) = target.unfinished()?;
+        Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
+    };
+    endpoints.offer(job.spec()).await?;
+    for (_, spec) in &target.open {
+        endpoints.offer(spec).await?;
+    }
+    if target.elsewhere > 0 {
+        say(format!("waiting   {} unfinished in other sessions; see `hermod runs list`", target.elsewhere));
+    }
+    let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
+    let defaults = Defaults { spec: job.spec().clone(), prompt };
+    let daemon = daemon::start(journal, endpoints, defaults).await?;
+    let followed = carry_out(&daemon.runtime, job, (&target, &reader), ids).await;
+    daemon.runtime.suspend().await;
+    followed
+}
+
+async fn carry_out(
+    runtime: &Runtime,
+    job: Job,
+    (target, reader): (&Target, &Reader),
+    ids: &mut Option<Ids>,
+) -> Result<Followed, Failure> {
+    let signals = Signals::listen()?;
+    announce(job.spec());
+    match job {
+        Job::Submit { text, spec } => {
+            let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
+            let place = spec.workspace.clone();
+            let request =
+                RunRequest { session: target.choice.clone(), spec: Some(spec), ..RunRequest::new(text) };
+            let accepted = runtime.submit(request).await?;
+            *ids = Some((accepted.run, accepted.session));
+            say(format!("accepted  run {} session {}", accepted.run, accepted.session));
+            say(format!("with      {model} in {place}"));
+            let first = runtime.row(accepted.run).await?.first;
+            let watch = runtime.watch(accepted.session, first);
+            follow::follow(runtime, accepted.run, Progress::new(accepted.run), (watch, signals)).await
+        }
+        Job::GoOn { ids: (run, session), .. } => {
+            *ids = Some((run, session));
+            say(format!("goes on   run {run} session {session}"));
+            let (mut progress, mut next) = (Progress::new(run), 1);
+            let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
+            // What happened before is known: it is only looked at for the names of calls.
+            reader
+                .records(session, first, |(seq, record)| {
+                    progress.line(&record);
+                    next = seq + 1;
+                    Ok::<(), Failure>(())
+                })
+                .await?;
+            let watch = runtime.watch(session, next);
+            runtime.revive(session)?;
+            follow::follow(runtime, run, progress, (watch, signals)).await
+        }
+    }
+}
+
+fn announce(spec: &RunSpec) {
+    if spec.script.is_some() {
+        say(format!("rehearsal {}", rehearsal::NOTICE));
+    }
+}
+
+async fn endpoints(args: &RunArgs, variables: &Variables, target: &Target, state: &Path) -> Endpoints {
+    let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.before).collect();
+    Endpoints::new(model::providers(variables, args, &known).await, state.to_owned())
+}
+
+fn new_spec(
+    args: &RunArgs,
+    target: &Target,
+    endpoints: &Endpoints,
+    (place, state): (&Path, &Path),
+) -> Result<RunSpec, Failure> {
+    let choice = model::choose(args, target.before.as_ref(), endpoints.found(), state)?;
+    let budget = args.task.budget.unwrap_or_default();
+    if budget.amounts.usd.is_some() {
+        return Err(Failure::usage(format!(
+            "--budget usd: the price of {} is not known, so no limit in dollars can be kept; limit tokens instead",
+            choice.model
+        )));
+    }
+    let mut spec = daemon::spec(choice.model, choice.script, place);
+    budget.apply(&mut spec.limits);
+    spec.limits.timeout_ms = args.task.timeout.map(budget::millis);
+    spec.system = args.task.system.as_deref().map(Into::into);
+    Ok(spec)
+}
+
+/// The task: TEXT itself, or all of standard input if it is `-`.
+fn read_text(text: &str) -> Result<Arc<str>, Failure> {
+    let mut input = String::new();
+    let text = if text == "-" {
+        let read = std::io::stdin().lock().read_to_string(&mut input);
+        read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
+        &input
+    } else {
+        text
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("TEXT is empty; say what is to be done"));
+    }
+    Ok(text.into())
+}

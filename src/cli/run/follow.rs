@@ -1,0 +1,97 @@
+use std::io;
+
+use hermod_actors::{
+    RunResult, Runtime, Watch,
+    model::{Body, EventBody, Record, RunId, StopReason},
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::{
+    exit::{Exit, Failure},
+    output::say,
+    progress::Progress,
+};
+
+/// How waiting for a run ended.
+#[derive(Debug)]
+pub(crate) enum Followed {
+    /// With the run's outcome.
+    Ended(Box<RunResult>),
+    /// By a signal: the run has no outcome yet and goes on at the next start.
+    Left(Exit),
+}
+
+/// The signals that a run listens to.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Listens from now on: neither signal ends the process any more.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen = || -> io::Result<Self> {
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+            })
+        };
+        listen().map_err(|error| Failure {
+            exit: Exit::Internal,
+            text: format!("signals cannot be listened to: {error}"),
+        })
+    }
+
+    /// Resolves at either signal.
+    pub(crate) async fn either(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Tells what a run does until it ends or a signal comes. The first SIGINT stops the run, a second one leaves it at
+/// that; SIGTERM leaves at once.
+pub(crate) async fn follow(
+    runtime: &Runtime,
+    run: RunId,
+    mut progress: Progress,
+    (mut watch, mut signals): (Watch, Signals),
+) -> Result<Followed, Failure> {
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = signals.terminate.recv() => return Ok(Followed::Left(Exit::Suspended)),
+            _ = signals.interrupt.recv() => {
+                if stopping {
+                    return Ok(Followed::Left(Exit::Interrupted));
+                }
+                stopping = true;
+                runtime.stop(run, StopReason::Signal).await?;
+            }
+            event = watch.next() => {
+                let event = event.map_err(hermod_actors::RunError::Read)?;
+                if let EventBody::Recorded { record, .. } = event.body {
+                    tell(&mut progress, &record);
+                    if ends(&record, run) {
+                        return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
+                    }
+                }
+            }
+            reason = runtime.terminated() => return Err(reason.into()),
+        }
+    }
+}
+
+fn tell(progress: &mut Progress, record: &Record) {
+    if let Some(line) = progress.line(record) {
+        say(line);
+    }
+}
+
+fn ends(record: &Record, run: RunId) -> bool {
+    matches!(&record.body, Body::RunEnded(ended) if ended.run == run)
+}

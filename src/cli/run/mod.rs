@@ -1,0 +1,11 @@
+//! `hermod run`: a task, or an unfinished run, until its outcome.
+
+mod args;
+mod execute;
+mod follow;
+mod model;
+mod target;
+
+pub(crate) use args::RunArgs;
+pub(crate) use execute::execute;
+pub(crate) use follow::Signals as Interruption;

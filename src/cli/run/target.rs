@@ -1,0 +1,94 @@
+use hermod_actors::{
+    SessionChoice,
+    model::{RunRow, RunSpec, RunState, SessionId},
+    port::Read,
+};
+
+use super::args::ConversationArgs;
+use crate::cli::{
+    exit::Failure,
+    reader::{Named, Reader},
+};
+
+/// The conversation that a command is about, as the store has it.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Where a new run goes.
+    pub(crate) choice: SessionChoice,
+    /// The runs of it that have not ended, in their order, each with its spec.
+    pub(crate) open: Vec<(RunRow, RunSpec)>,
+    /// The spec of its youngest run.
+    pub(crate) before: Option<RunSpec>,
+    /// The run that was named, if one was.
+    named: Option<RunRow>,
+    /// How many unfinished runs wait in other sessions.
+    pub(crate) elsewhere: usize,
+}
+
+impl Target {
+    /// Finds it.
+    pub(crate) async fn find(reader: &Reader, args: &ConversationArgs) -> Result<Self, Failure> {
+        let (choice, session, named) = match (&args.resume, &args.session) {
+            (Some(id), _) => match reader.find(id).await? {
+                Named::Session(row) => (SessionChoice::Id(row.id), Some(row.id), None),
+                Named::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
+            },
+            (None, Some(key)) => {
+                let known = reader.sessions(Read::SessionOfKey(key.as_str().into())).await?.pop();
+                (SessionChoice::Key(key.as_str().into()), known.map(|row| row.id), None)
+            }
+            (None, None) => (SessionChoice::New, None, None),
+        };
+        let (mine, others): (Vec<_>, Vec<_>) =
+            reader.runs(Read::OpenRuns).await?.into_iter().partition(|row| Some(row.session) == session);
+        let mut open = Vec::new();
+        for row in mine {
+            let spec = spec(reader, &row).await?;
+            open.push((row, spec));
+        }
+        let before = match session {
+            Some(session) => youngest(reader, session).await?,
+            None => None,
+        };
+        Ok(Self { choice, open, before, named, elsewhere: others.len() })
+    }
+
+    /// The unfinished run to go on with: the one that was named, else the youngest, so that all before it end too.
+    pub(crate) fn unfinished(&self) -> Result<&(RunRow, RunSpec), Failure> {
+        let waiting = match self.elsewhere {
+            0 => String::new(),
+            1 => "; 1 unfinished run waits in another session, see `hermod runs list`".into(),
+            n => format!("; {n} unfinished runs wait in other sessions, see `hermod runs list`"),
+        };
+        match &self.named {
+            Some(row) if row.state == RunState::Ended => {
+                let ended = row.ended.as_ref().map_or_else(String::new, |ended| format!(": {ended}"));
+                Err(Failure::usage(format!(
+                    "--resume: run {} has ended{ended}; give a TEXT to continue its conversation{waiting}",
+                    row.id
+                )))
+            }
+            Some(row) => self
+                .open
+                .iter()
+                .find(|(open, _)| open.id == row.id)
+                .ok_or_else(|| Failure::usage(format!("--resume: run {} has no unfinished row", row.id))),
+            None => self.open.last().ok_or_else(|| {
+                Failure::usage(format!(
+                    "--resume: this session has no unfinished run; give a TEXT to continue its conversation{waiting}"
+                ))
+            }),
+        }
+    }
+}
+
+async fn youngest(reader: &Reader, session: SessionId) -> Result<Option<RunSpec>, Failure> {
+    match reader.runs(Read::Runs { session: Some(session), max: 1 }).await?.pop() {
+        Some(row) => Ok(Some(spec(reader, &row).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn spec(reader: &Reader, row: &RunRow) -> Result<RunSpec, Failure> {
+    Ok(RunSpec::clone(&reader.accepted(row).await?.spec))
+}

@@ -1,0 +1,84 @@
+//! The one place that reads clocks, and that asks the operating system for chance.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hermod_actors::{
+    model::{BootId, Timestamp},
+    port::Clock,
+};
+
+/// The clocks of the operating system.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl Default for SystemClock {
+    #[allow(clippy::disallowed_methods)] // this is the file that may
+    fn default() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)] // this is the file that may
+    fn at(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn random(&self) -> u128 {
+        random()
+    }
+}
+
+fn random() -> u128 {
+    let mut bytes = [0; 16];
+    // Without chance no id is unique: there is nothing sensible left to do.
+    getrandom::fill(&mut bytes[..10]).expect("the operating system gives random bytes");
+    u128::from_le_bytes(bytes)
+}
+
+/// A new ULID in text, for what is named by the process and not by the runtime.
+pub fn ulid(clock: &dyn Clock) -> String {
+    let ms = u128::from(clock.at().ms_since(Timestamp::default()));
+    hermod_actors::model::RunId::from_bits(ms << 80 | clock.random()).to_string()
+}
+
+/// The boot of this machine, as its kernel names it. Where it names none, each process counts as a boot of its own, so
+/// that nothing is taken to have survived.
+pub fn boot() -> BootId {
+    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => id.trim().to_owned(),
+        Err(_) => format!("{:020x}", random()),
+    }
+}
+
+/// RFC 3339 in UTC, with milliseconds.
+pub fn rfc3339(at: Timestamp) -> String {
+    let since = Duration::from_millis(at.ms_since(Timestamp::default()));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339() {
+        assert_eq!(rfc3339(Timestamp(1_700_000_000_123)), "2023-11-14T22:13:20.123Z");
+        assert_eq!(rfc3339(Timestamp(-5)), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn ids_are_ulids_of_now_and_differ() {
+        let clock = SystemClock::default();
+        let (one, two) = (ulid(&clock), ulid(&clock));
+        assert_eq!((one.len(), one == two), (26, false));
+        assert!(clock.random() < 1 << 80);
+    }
+}

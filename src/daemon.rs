@@ -1,0 +1,277 @@
+//! The composition root: the one place that knows which adapters there are, and puts them into a runtime.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use hermod_actors::{
+    Defaults, Runtime, Terminated, World,
+    model::{Amounts, Hash, Limits, ModelRef, RunSpec, Timestamp},
+    port::{Clock, Journal, Provider},
+};
+
+use crate::{
+    clock::{self, SystemClock},
+    environment::{self, Found, NoModel, Variables},
+    provider::{ConfigError, HttpProvider},
+    rehearsal::{Rehearsal, Running, Script, ScriptError},
+    store::redb::{Durability, OpenError, RedbJournal},
+    tool,
+};
+
+const IDENTITY: &str = include_str!("../config/prompts/identity.md");
+/// Output tokens of one call.
+const MAX_TOKENS: u64 = 8192;
+/// Iterations of one run.
+const MAX_TURNS: u64 = 90;
+/// Calls that one provider may have at once.
+const PROVIDER_CALLS: usize = 64;
+/// Tool calls that may be under way at once.
+const TOOL_CALLS: usize = 64;
+/// The folder of rehearsal scripts in the state directory.
+const SCRIPTS: &str = "scripts";
+
+/// Why a runtime cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Nothing says where state is to be kept.
+    #[error("there is no place for state: set HERMOD_HOME, XDG_STATE_HOME or HOME")]
+    NoHome,
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The state directory cannot be used.
+    #[error("{}: {source}; the state directory must be writable by this user", path.display())]
+    State {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A model that is needed is not there.
+    #[error(transparent)]
+    NoModel(#[from] NoModel),
+    /// A provider cannot be made.
+    #[error(transparent)]
+    Provider(#[from] ConfigError),
+    /// The script of a rehearsal that goes on is gone.
+    #[error("{}: {reason}; the rehearsal that needs it cannot go on without it", path.display())]
+    Script {
+        /// Where it should be.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A rehearsal cannot be played.
+    #[error("the rehearsal cannot listen on 127.0.0.1: {0}")]
+    Listen(io::Error),
+    /// The actors did not start.
+    #[error("{0}")]
+    Actors(Terminated),
+}
+
+/// The state directory: `HERMOD_HOME`, else `$XDG_STATE_HOME/hermod`, else `~/.local/state/hermod`.
+pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
+    let set = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HERMOD_HOME")
+        .or_else(|| Some(set("XDG_STATE_HOME")?.join("hermod")))
+        .or_else(|| Some(set("HOME")?.join(".local/state/hermod")))
+        .ok_or(StartError::NoHome)
+}
+
+/// Makes the state directory if there is none, and says its real path.
+pub fn make_state(dir: &Path) -> Result<PathBuf, StartError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.and_then(|()| dir.canonicalize())
+        .map_err(|source| StartError::State { path: dir.to_owned(), source })
+}
+
+/// Opens the store in the state directory.
+pub fn open(state: &Path, durability: Durability) -> Result<Arc<dyn Journal>, StartError> {
+    Ok(Arc::new(RedbJournal::open(state, durability)?))
+}
+
+/// The name of the provider that plays a script.
+fn stage(script: Hash) -> Arc<str> {
+    let mut name = format!("rehearsal-{script}");
+    name.truncate("rehearsal-".len() + 8);
+    name.into()
+}
+
+/// Keeps a script under its hash, for as long as a run may need it, and says how a run refers to it.
+pub fn keep_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash, ModelRef), StartError> {
+    let hash = Hash::of(json);
+    let path = script_path(state, hash);
+    if !path.exists() {
+        let part = path.with_extension("part");
+        let written = fs::create_dir_all(state.join(SCRIPTS))
+            .and_then(|()| fs::write(&part, json))
+            .and_then(|()| fs::File::open(&part)?.sync_all())
+            .and_then(|()| fs::rename(&part, &path));
+        written.map_err(|source| StartError::State { path, source })?;
+    }
+    let model = script.model();
+    let model = model.strip_prefix("rehearsal/").unwrap_or(&model).into();
+    Ok((hash, ModelRef { provider: stage(hash), model }))
+}
+
+fn script_path(state: &Path, hash: Hash) -> PathBuf {
+    state.join(SCRIPTS).join(format!("{hash}.json"))
+}
+
+/// The endpoints that runs need, each made when the first run asks for it.
+#[derive(Debug)]
+pub struct Endpoints {
+    found: Vec<Found>,
+    state: PathBuf,
+    providers: BTreeMap<Arc<str>, Arc<dyn Provider>>,
+    stages: Vec<Running>,
+}
+
+impl Endpoints {
+    /// None yet: of the providers that were found, and of the scripts kept in `state`.
+    pub fn new(found: Vec<Found>, state: PathBuf) -> Self {
+        Self { found, state, providers: BTreeMap::new(), stages: Vec::new() }
+    }
+
+    /// The providers that were found.
+    pub fn found(&self) -> &[Found] {
+        &self.found
+    }
+
+    /// Adds what a run with this spec will ask.
+    pub async fn offer(&mut self, spec: &RunSpec) -> Result<(), StartError> {
+        for link in &spec.chain {
+            if self.providers.contains_key(&link.provider) {
+                continue;
+            }
+            let provider = match spec.script.filter(|script| stage(*script) == link.provider) {
+                Some(script) => self.play(script).await?,
+                None => self.connect(&link.provider)?,
+            };
+            self.providers.insert(Arc::clone(&link.provider), provider);
+        }
+        Ok(())
+    }
+
+    fn connect(&self, name: &str) -> Result<Arc<dyn Provider>, StartError> {
+        let found = self.found.iter().find(|found| *found.name == *name);
+        let found = found.ok_or_else(|| environment::unknown(&self.found, name))?;
+        Ok(Arc::new(HttpProvider::new(found.config())?))
+    }
+
+    async fn play(&mut self, hash: Hash) -> Result<Arc<dyn Provider>, StartError> {
+        let path = script_path(&self.state, hash);
+        let wrong = |reason: String| StartError::Script { path: path.clone(), reason };
+        let json = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+        let script = Script::parse(&json).map_err(|error: ScriptError| wrong(error.to_string()))?;
+        let running = Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.map_err(StartError::Listen)?;
+        let endpoint = Found {
+            name: stage(hash),
+            base_url: running.base_url.clone(),
+            wire: "chat_completions",
+            credential: None,
+            model: Err("it plays a script".into()),
+        };
+        self.stages.push(running);
+        Ok(Arc::new(HttpProvider::new(endpoint.config())?))
+    }
+}
+
+/// A started runtime, and the rehearsals that play for it.
+#[derive(Debug)]
+pub struct Daemon {
+    /// The runtime.
+    pub runtime: Runtime,
+    _stages: Vec<Running>,
+}
+
+/// Starts the actors on a store. Nothing is revived by itself.
+pub async fn start(
+    journal: Arc<dyn Journal>,
+    endpoints: Endpoints,
+    defaults: Defaults,
+) -> Result<Daemon, StartError> {
+    let Endpoints { providers, stages, .. } = endpoints;
+    let providers = providers.into_iter().map(|(name, adapter)| (name, adapter, PROVIDER_CALLS)).collect();
+    let world = World {
+        journal,
+        clock: Arc::new(SystemClock::default()),
+        boot: clock::boot(),
+        providers,
+        tools: tool::builtin(),
+        tool_calls: TOOL_CALLS,
+        defaults,
+    };
+    let runtime = Runtime::start(world).await.map_err(StartError::Actors)?;
+    Ok(Daemon { runtime, _stages: stages })
+}
+
+/// The spec of a run that asks for nothing special.
+pub fn spec(model: ModelRef, script: Option<Hash>, workspace: &Path) -> RunSpec {
+    RunSpec {
+        chain: vec![model],
+        workspace: workspace.to_string_lossy().into_owned(),
+        task: clock::ulid(&SystemClock::default()),
+        tools: tool::TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        limits: Limits {
+            budget: Amounts { iterations: Some(MAX_TURNS), ..Amounts::default() },
+            wall_ms: None,
+            timeout_ms: None,
+            max_tokens: MAX_TOKENS,
+        },
+        system: None,
+        script,
+    }
+}
+
+/// The system prompt of a session that is opened now.
+pub fn prompt(workspace: &Path) -> String {
+    compose(IDENTITY, workspace, SystemClock::default().at())
+}
+
+/// The day and not the time, so that the prompt of a session is the same all day.
+fn compose(identity: &str, workspace: &Path, now: Timestamp) -> String {
+    let time = clock::rfc3339(now);
+    let (day, _) = time.split_once('T').unwrap_or((&time, ""));
+    format!("{}\n\nWorkspace: {}\nDate: {day}\n", identity.trim_end(), workspace.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_follows_the_environment() {
+        let check = |set: &[(&str, &str)], expect: Option<&str>| {
+            let set = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            assert_eq!(state_dir(&set).ok(), expect.map(PathBuf::from));
+        };
+        let (home, xdg, own) = (("HOME", "/h"), ("XDG_STATE_HOME", "/x"), ("HERMOD_HOME", "/o"));
+        check(&[home, xdg, own], Some("/o"));
+        check(&[home, xdg], Some("/x/hermod"));
+        check(&[home, ("XDG_STATE_HOME", "")], Some("/h/.local/state/hermod"));
+        check(&[], None);
+    }
+
+    #[test]
+    fn the_prompt_ends_with_place_and_day() {
+        let prompt = compose("Be.\n", Path::new("/w"), Timestamp(1_700_000_000_123));
+        assert_eq!(prompt, "Be.\n\nWorkspace: /w\nDate: 2023-11-14\n");
+    }
+
+    #[test]
+    fn a_script_is_kept_under_its_hash() {
+        let state = tempfile::tempdir().unwrap();
+        let json = br#"{"name":"t","scripts":[{"steps":[{"say":"hi"}]}]}"#;
+        let script = Script::parse(json).unwrap();
+        let (hash, model) = keep_script(state.path(), json, &script).unwrap();
+        assert_eq!(fs::read(script_path(state.path(), hash)).unwrap(), json);
+        assert_eq!(model.to_string(), format!("rehearsal-{}/t", &hash.to_string()[..8]));
+        assert_eq!(keep_script(state.path(), json, &script).unwrap(), (hash, model));
+    }
+}

@@ -1,0 +1,253 @@
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
+
+use std::sync::Mutex;
+
+use hermod_actors::{
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, ToolCall, Usage},
+    port::Deltas,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::decode::ChatDecoder;
+use crate::provider::wire::{Decoder, Progress};
+
+/// Text and reasoning as they were shown.
+#[derive(Default)]
+struct Shown(Mutex<(String, String)>);
+
+impl Deltas for Shown {
+    fn text(&self, delta: &str) {
+        self.0.lock().unwrap().0.push_str(delta);
+    }
+    fn reasoning(&self, delta: &str) {
+        self.0.lock().unwrap().1.push_str(delta);
+    }
+}
+
+fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Result<Answer, Failure> {
+    let mut decoder = Box::new(ChatDecoder::new());
+    for part in parts {
+        decoder.push(part, shown)?;
+    }
+    decoder.finish(shown)
+}
+
+/// The body decodes so, also byte by byte, and what was shown is what was said.
+fn decode_in_all_ways(body: &[u8]) -> Result<Answer, Failure> {
+    let shown = Shown::default();
+    let answer = decode([body], &shown);
+    assert_eq!(decode(body.chunks(1), &Shown::default()), answer);
+    let shown = shown.0.into_inner().unwrap();
+    if let Ok(Answer { message, finish: Finish::Stop | Finish::ToolCalls | Finish::Length, .. }) = &answer {
+        assert_eq!((&message.text, &message.reasoning), (&shown.0, &shown.1));
+    }
+    answer
+}
+
+fn stream(chunks: &[Value]) -> String {
+    chunks.iter().flat_map(|chunk| ["data: ".to_owned(), chunk.to_string(), "\n\n".to_owned()]).collect()
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn check_answer(chunks: &[Value], text: &str, reasoning: &str, finish: Finish) {
+    let answer = decode_in_all_ways(stream(chunks).as_bytes()).unwrap();
+    let AssistantMessage { text: said, reasoning: thought, .. } = &answer.message;
+    assert_eq!((&**said, &**thought, answer.finish), (text, reasoning, finish));
+}
+
+fn check_calls(calls: &[Value], expected: &[(&str, &str, &str)]) {
+    let mut chunks: Vec<_> = calls.iter().map(|call| delta(json!({"tool_calls": [call]}))).collect();
+    chunks.push(finish("stop"));
+    let answer = decode_in_all_ways(stream(&chunks).as_bytes()).unwrap();
+    let call = |(id, name, arguments): &(&str, &str, &str)| ToolCall {
+        id: (*id).into(),
+        name: (*name).into(),
+        arguments: (*arguments).into(),
+    };
+    assert_eq!(answer.message.calls, expected.iter().map(call).collect::<Vec<_>>());
+    assert_eq!(answer.finish, Finish::ToolCalls);
+}
+
+fn check_failure(body: &str, class: FailureClass, says: &str) {
+    let failure = decode_in_all_ways(body.as_bytes()).unwrap_err();
+    assert_eq!(failure.class, class, "{failure}");
+    assert!(failure.message.contains(says), "{failure}");
+}
+
+#[test]
+fn text_and_reasoning_are_told_apart() {
+    let said = |text: &str| delta(json!({"content": text}));
+    check_answer(&[said("a"), said("ü"), finish("stop")], "aü", "", Finish::Stop);
+    check_answer(&[said("<thi"), said("nk>a</think>\n"), said("b"), finish("eos")], "b", "a", Finish::Stop);
+    let thought = json!({"content": null, "reasoning_content": "a", "reasoning": "a"});
+    check_answer(&[delta(thought), said("b"), finish("length")], "b", "a", Finish::Length);
+    let thought = json!([{"type": "text", "text": "a"}]);
+    let parts =
+        json!({"content": [{"type": "thinking", "thinking": thought}, {"type": "text", "text": "b"}]});
+    check_answer(&[delta(parts), said("c"), finish("stop")], "bc", "a", Finish::Stop);
+}
+
+#[test]
+fn a_refusal_is_one_whatever_the_finish_reason() {
+    let refusal = |text: &str| delta(json!({"content": "", "refusal": text}));
+    check_answer(&[refusal("I "), refusal("can't"), finish("stop")], "I can't", "", Finish::Refused);
+    check_answer(&[delta(json!({"content": "a"})), finish("content_filter")], "a", "", Finish::Refused);
+}
+
+#[test]
+fn calls_are_put_together_however_they_come() {
+    let call = |index: Value, id: Value, name: &str, arguments: Value| json!({"index": index, "id": id, "function": {"name": name, "arguments": arguments}});
+    let no = || Value::Null;
+    // Interleaved, by index.
+    let first = [call(json!(0), json!("a"), "f", json!("{\"x")), call(json!(1), json!("b"), "g", json!("{"))];
+    let then = [call(json!(0), no(), "", json!("\":1}")), call(json!(1), no(), "", json!("}"))];
+    check_calls(&[first, then].concat(), &[("a", "f", "{\"x\":1}"), ("b", "g", "{}")]);
+    // Id and name with every piece.
+    let again = |arguments| call(json!(0), json!("a"), "f", json!(arguments));
+    check_calls(&[again("{"), again("}")], &[("a", "f", "{}")]);
+    // The name in pieces.
+    let part = |name| call(json!(3), no(), name, json!(""));
+    check_calls(&[part("read_"), part("file")], &[("call_0", "read_file", "")]);
+    // Neither index nor id; and arguments that are no text.
+    let bare = |name, arguments| call(no(), no(), name, arguments);
+    let bares = [bare("f", json!("{")), bare("", json!("}")), bare("g", json!({"x": [1]}))];
+    check_calls(&bares, &[("call_0", "f", "{}"), ("call_1", "g", "{\"x\":[1]}")]);
+    // All with index 0; and one id for two.
+    let zero = |id, name| call(json!(0), json!(id), name, json!("{}"));
+    check_calls(&[zero("a", "f"), zero("b", "g")], &[("a", "f", "{}"), ("b", "g", "{}")]);
+    let same = |index, id| call(json!(index), json!(id), "f", json!("{}"));
+    check_calls(
+        &[same(0, "a"), same(1, "a"), same(2, "call_1")],
+        &[("a", "f", "{}"), ("call_1", "f", "{}"), ("call_2", "f", "{}")],
+    );
+    // Blanks are no call.
+    check_calls(&[zero("a", "f"), json!({"index": 1, "function": null})], &[("a", "f", "{}")]);
+}
+
+#[test]
+fn the_last_usage_that_says_something_counts() {
+    let usage = |fields: Value| json!({"choices": [], "usage": fields});
+    let check = |chunks: &[Value], expected: Option<Usage>| {
+        let body = stream(&[&[finish("stop")], chunks].concat()) + "data: [DONE]\n\n";
+        assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().usage, expected);
+    };
+    let of = |input_tokens, output_tokens, cached_tokens| {
+        Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens: 0 })
+    };
+    check(&[], None);
+    let zero = usage(json!({"prompt_tokens": 0, "completion_tokens": null}));
+    check(&[usage(json!(null)), zero.clone()], of(0, 0, 0));
+    let details = json!({"cached_tokens": 3});
+    let first = json!({"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": null});
+    let last = json!({"prompt_tokens": 9.0, "completion_tokens": "2", "prompt_tokens_details": details});
+    check(&[usage(first), usage(last), zero], of(9, 2, 3));
+    check(&[usage(json!({"prompt_tokens": 9, "prompt_cache_hit_tokens": 4}))], of(9, 0, 4));
+}
+
+#[test]
+fn an_error_may_come_in_place_of_the_rest() {
+    let said = stream(&[delta(json!({"content": "a"}))]);
+    let check = |error: Value, class, says| {
+        check_failure(&(said.clone() + &stream(&[json!({"error": error})])), class, says);
+    };
+    let rate = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
+    check(json!({"code": 429, "message": "slow"}), rate.clone(), "slow");
+    check(json!({"type": "rate_limit_error", "message": "slow"}), rate, "slow");
+    check(json!({"code": "server_error", "message": "oh"}), FailureClass::Server, "oh");
+    check(json!("overloaded"), FailureClass::Overloaded, "overloaded");
+    check(json!({"code": 502}), FailureClass::Overloaded, "502");
+    let long = json!({"message": "maximum context length is 8 tokens"});
+    check(long, FailureClass::ContextTooLong { limit: Some(8) }, "8");
+    check_failure(&stream(&[finish("error")]), FailureClass::Server, "`error`");
+}
+
+#[test]
+fn a_stream_without_an_end_is_cut() {
+    let cut = |body: &str| check_failure(body, FailureClass::Cut, "");
+    cut("");
+    cut("\n \n");
+    cut(&stream(&[delta(json!({"content": "a"}))]));
+    cut("data: {\"choices\":[{\"delta\":{\"con");
+    cut("{\"choices\":[{\"message\":{\"con");
+    cut("data: what\n\n");
+    let call = json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{\"x"}}]});
+    cut(&(stream(&[delta(call)]) + "data: [DONE]\n\n"));
+}
+
+#[test]
+fn an_end_may_be_marked_in_one_way_only() {
+    let body = stream(&[delta(json!({"content": "a"}))]) + ": bye\n\ndata: [DONE]";
+    assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, Finish::Stop);
+    let body = stream(&[finish("length")]) + "data: {\"usage\":{\"pro";
+    assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, Finish::Length);
+}
+
+#[test]
+fn a_whole_document_is_an_answer_too() {
+    let message =
+        json!({"content": "a", "tool_calls": [{"id": "x", "function": {"name": "f", "arguments": "{}"}}]});
+    let document = json!({"object": "chat.completion", "usage": {"prompt_tokens": 1},
+        "choices": [{"delta": {"content": ""}, "message": message, "finish_reason": "tool_calls"}]});
+    let answer = decode_in_all_ways(format!("\u{feff}\n{document:#}\n").as_bytes()).unwrap();
+    assert_eq!(
+        (&*answer.message.text, answer.message.calls.len(), answer.finish),
+        ("a", 1, Finish::ToolCalls)
+    );
+    check_failure("[{\"error\":{\"code\":503}}]", FailureClass::Overloaded, "503");
+    check_failure("{\"detail\":\"Not allowed\"}", FailureClass::Server, "Not allowed");
+}
+
+#[test]
+fn what_is_no_answer_is_shown() {
+    check_failure("<html>\n<b>down</b>", FailureClass::NotAnApi, "<html> <b>down</b>");
+    check_failure("upstream is down", FailureClass::NotAnApi, "upstream is down");
+    check_failure("{\"hello\":1}", FailureClass::NotAnApi, "{\"hello\":1}");
+}
+
+#[test]
+fn an_answer_has_a_limit() {
+    let piece = stream(&[delta(json!({"content": "x".repeat(4 << 20)}))]);
+    let mut decoder = ChatDecoder::new();
+    let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
+    assert_eq!(results[0], Ok(Progress::Content));
+    assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");
+    let call = |n| json!({"index": n, "id": format!("{n}"), "function": {"name": "f"}});
+    let many: Vec<_> = (0..2_000).map(|n| delta(json!({"tool_calls": [call(n)]}))).collect();
+    check_failure(&stream(&many), FailureClass::Cut, "more than 1024 tool calls");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_made_visible() {
+    let body = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xffb\"},\"finish_reason\":\"stop\"}]}\n\n";
+    assert_eq!(decode_in_all_ways(body).unwrap().message.text, "a\u{fffd}b");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        at in any::<prop::sample::Index>(),
+        insert in prop::sample::select(vec!["null", "[]", "{}", "-1", "1e99", "\"\"", "\n\n", "", "]"]),
+    ) {
+        let _any = decode([&bytes[..]], &Shown::default());
+        let call = json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}});
+        let all = delta(json!({"content": "a", "reasoning": "b", "refusal": "c", "tool_calls": [call]}));
+        let usage = json!({"choices": [], "usage": {"prompt_tokens": 1}, "error": null});
+        let body = stream(&[all, usage, finish("stop")]);
+        let at = at.index(body.len());
+        let mut body = body.into_bytes();
+        body.splice(at..at, insert.bytes());
+        let _any = decode_in_all_ways(&body);
+        let at = at.min(body.len());
+        body.splice(at.., bytes);
+        let _any = decode_in_all_ways(&body);
+    }
+}

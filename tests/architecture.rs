@@ -1,0 +1,200 @@
+//! Keeps what ARCHITECTURE.md promises: the direction of imports, the sizes, and what stands only in one place.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// No file has more lines of code than this; tests of a file do not count.
+const FILE: usize = 500;
+/// A `mod.rs` is a table of contents; a test module that is a folder is not.
+const MOD: usize = 150;
+/// Those that hold one shared enum, or a whole actor, may have more.
+const LARGER_MODS: &[&str] = &["actors/turn/mod.rs", "actors/supervisor/mod.rs", "actors/session/mod.rs"];
+/// What they may have.
+const LARGER_MOD: usize = 300;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All Rust files below a folder of the project, with their text, by their path in it.
+fn sources(folder: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources below {folder}");
+    found
+}
+
+/// The text up to its tests, without comments.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.trim().is_empty());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The rooms of this crate that a file's code names: the names after `crate::`, in groups too.
+fn rooms_named(code: &str) -> Vec<String> {
+    let mut rooms = Vec::new();
+    for part in code.split("crate::").skip(1) {
+        if let Some(group) = part.strip_prefix('{') {
+            let (mut depth, mut name, mut at_start) = (0, String::new(), true);
+            for letter in group.chars() {
+                match letter {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => at_start = true,
+                    _ if depth > 0 => {}
+                    _ if letter.is_alphanumeric() || letter == '_' => {
+                        if at_start {
+                            name.push(letter);
+                        }
+                        continue;
+                    }
+                    _ => {}
+                }
+                if !name.is_empty() {
+                    rooms.push(std::mem::take(&mut name));
+                    at_start = letter == ',' && depth == 0;
+                }
+            }
+            rooms.extend((!name.is_empty()).then_some(name));
+        } else {
+            rooms.push(part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    rooms
+}
+
+#[test]
+fn rooms_are_read_out_of_imports() {
+    let check = |code: &str, expected: &[&str]| assert_eq!(rooms_named(code), expected, "{code}");
+    check("use crate::model::RunId;", &["model"]);
+    check("use crate::{\n    hub::Hub,\n    model::{A, B},\n    turn::Plan,\n};", &["hub", "model", "turn"]);
+    check("fn f() -> crate::port::X {}", &["port"]);
+    check("use crate::{Defaults, model::{A, b::C}};", &["Defaults", "model"]);
+}
+
+/// Checks that the files below `folder` name only rooms out of `allowed` (and their own).
+fn check_rooms(folder: &str, allowed: &[&str]) {
+    let own = folder.rsplit('/').next().unwrap();
+    for (name, text) in sources(folder) {
+        for room in rooms_named(&code(&text)) {
+            assert!(room == own || allowed.contains(&room.as_str()), "{name} must not know `{room}`");
+        }
+    }
+}
+
+#[test]
+fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
+    check_rooms("actors/model", &[]);
+    check_rooms("actors/port", &["model"]);
+    check_rooms("actors/policy", &["model"]);
+    check_rooms("actors/turn", &["model", "policy", "port"]);
+}
+
+#[test]
+fn adapters_know_the_actors_and_never_each_other() {
+    check_rooms("src/process", &[]);
+    check_rooms("src/provider", &["secret"]);
+    check_rooms("src/tool", &["process"]);
+    check_rooms("src/store", &[]);
+    check_rooms("src/rehearsal", &[]);
+}
+
+#[test]
+fn the_core_has_no_clock_no_disk_and_no_network() {
+    for (name, text) in sources("actors/turn").into_iter().chain(sources("actors/policy")) {
+        for word in [
+            "tokio",
+            "ractor",
+            "std::fs",
+            "std::net",
+            "SystemTime::now",
+            "Instant",
+            "async ",
+            "rand::",
+            "HashMap",
+        ] {
+            assert!(!code(&text).contains(word), "{name} must not speak of `{word}`");
+        }
+    }
+    let manifest = fs::read_to_string(root().join("actors/Cargo.toml")).unwrap();
+    for package in ["reqwest", "redb", "axum", "clap", "hyper", "rustls"] {
+        let named = manifest.lines().any(|line| line.starts_with(package));
+        assert!(!named, "actors/Cargo.toml must not name {package}");
+    }
+}
+
+#[test]
+fn what_is_durable_is_vouched_for_by_persistence_alone() {
+    for (name, text) in sources("actors") {
+        let may = ["actors/persistence.rs", "actors/model/durable.rs"].contains(&name.as_str())
+            || name.contains("/tests/");
+        assert!(may || !code(&text).contains("vouch("), "{name} must not vouch for a record");
+    }
+}
+
+#[test]
+fn only_one_file_reads_the_clock_and_only_one_speaks_http() {
+    for (name, text) in sources("src") {
+        let text = code(&text);
+        for (word, home) in [
+            ("SystemTime::now", "src/clock.rs"),
+            ("Instant::now", "src/clock.rs"),
+            ("reqwest", "src/provider/http"),
+        ] {
+            let tokio = word == "Instant::now" && text.contains("tokio::time::");
+            assert!(
+                name.starts_with(home) || tokio || !text.contains(word),
+                "{name} must not speak of {word}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_actor_reference_leaves_the_actors() {
+    for (name, text) in sources("actors/runtime") {
+        for line in text.lines().filter(|line| line.trim_start().starts_with("pub ")) {
+            assert!(!line.contains("ActorRef"), "{name}: {line}");
+        }
+    }
+    for (name, text) in sources("src") {
+        assert!(!code(&text).contains("ractor"), "{name} must not know actors");
+    }
+}
+
+#[test]
+fn files_keep_their_size() {
+    for (name, text) in ["actors", "src", "tests", "benches"].into_iter().flat_map(sources) {
+        let lines = code(&text).lines().count();
+        let limit = match name.as_str() {
+            name if LARGER_MODS.contains(&name) => LARGER_MOD,
+            name if name.ends_with("/mod.rs")
+                && !name.contains("/tests/")
+                && !name.contains("testkit")
+                && !name.starts_with("tests/")
+                && !name.starts_with("actors/runtime") =>
+            {
+                MOD
+            }
+            _ => FILE,
+        };
+        assert!(lines <= limit, "{name} has {lines} lines of code, more than {limit}");
+    }
+}

@@ -1,0 +1,411 @@
+//! The real binary, as a person or a program calls it, against the rehearsal model.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use hermod::ollama;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A state directory and a workspace of their own.
+struct World(TempDir);
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir(dir.path().join("work")).expect("a workspace");
+        Self(dir)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.path().join("work")
+    }
+
+    /// `hermod` in the workspace, with nothing in its environment that is not here.
+    fn hermod(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hermod"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command.args(args).env_clear().env("PATH", path).env("HERMOD_HOME", self.0.path().join("state"));
+        command.current_dir(self.work()).stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> Output {
+        self.hermod(args).output().expect("hermod starts")
+    }
+
+    /// Runs to success, and returns standard output.
+    #[track_caller]
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs to failure with `code`, and an error that contains `part`.
+    #[track_caller]
+    fn fails(&self, args: &[&str], code: i32, part: &str) {
+        let output = self.run(args);
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(part), "{args:?}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+
+    /// The records of a session.
+    #[track_caller]
+    fn journal(&self, session: &str) -> Vec<Value> {
+        let lines = self.ok(&["journal", session]);
+        lines.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+    }
+
+    /// Writes a script, and returns the option that plays it.
+    fn script(&self, steps: &Value) -> String {
+        let path = self.0.path().join("script.json");
+        fs::write(&path, json!({ "name": "t", "scripts": [{ "steps": steps }] }).to_string())
+            .expect("written");
+        format!("--rehearse={}", path.display())
+    }
+
+    /// Starts a run whose command waits until it is released, and returns when the command is under way.
+    #[track_caller]
+    fn started(&self, more: &[&str]) -> Running {
+        let script = self.script(&json!([
+            { "call": [{ "tool": "shell", "arguments": { "command": WAITING } }] },
+            { "say": "result: {{result:1.1}}" },
+        ]));
+        let mut command = self.hermod(&["run", &script, "wait"]);
+        command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let running = Running(Some(command.spawn().expect("hermod starts")));
+        until("the command runs", || self.work().join("ran").exists());
+        running
+    }
+
+    /// Lets the waiting command end.
+    fn release(&self) {
+        fs::write(self.work().join("release"), "").expect("written");
+    }
+
+    /// How often the waiting command was started.
+    fn times_run(&self) -> usize {
+        fs::read_to_string(self.work().join("ran")).expect("it ran").lines().count()
+    }
+}
+
+/// Notes that it runs and waits to be released; ends by itself when the workspace is gone.
+const WAITING: &str = "echo once >> ran; while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done";
+
+/// A process that does not outlive its test.
+struct Running(Option<Child>);
+
+impl Running {
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it was not waited for")
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.as_ref().expect("it was not waited for").id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, signal).expect("it is alive");
+    }
+
+    fn end(mut self) -> Output {
+        self.0.take().expect("it was not waited for").wait_with_output().expect("it ends")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // It may have ended already; waiting for it is all that is left then.
+            child.kill().and_then(|()| child.wait()).expect("a child that can be waited for");
+        }
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let mut left = Duration::from_mins(1);
+    while !condition() {
+        let step = Duration::from_millis(10);
+        left = left.checked_sub(step).unwrap_or_else(|| panic!("waited in vain until {what}"));
+        sleep(step);
+    }
+}
+
+fn kinds(records: &[Value]) -> Vec<&str> {
+    records.iter().filter_map(|record| record["kind"].as_str()).collect()
+}
+
+fn object(text: &str) -> Value {
+    serde_json::from_str(text).expect("one JSON object")
+}
+
+#[test]
+fn the_first_run_works_and_its_report_is_true() {
+    let world = World::new();
+    fs::create_dir(world.work().join("folder")).unwrap();
+    for (name, content) in [("a.txt", "hello\n"), ("b.rs", "fn b() {}\n"), ("folder/c.txt", "12345")] {
+        fs::write(world.work().join(name), content).unwrap();
+    }
+    let output = world.run(&["run", "--rehearse", "take stock"]);
+    let (answer, progress) = (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{progress}");
+    assert!(answer.starts_with("[rehearsal] I took stock"), "{answer}");
+    let report = fs::read_to_string(world.work().join("STOCK.md")).unwrap();
+    assert!(report.contains("files: 3\nfolders: 1\nbytes: 21\n"), "{report}");
+    assert!(report.contains("2  .txt"), "{report}");
+    for part in ["this is a rehearsal", "accepted  run ", "tool 1.2  shell ok in ", "ended     completed"] {
+        assert!(progress.contains(part), "{part}: {progress}");
+    }
+}
+
+#[test]
+fn the_journal_shows_every_step() {
+    let world = World::new();
+    let call = json!({ "call": [{ "tool": "list_files", "arguments": {} }] });
+    world.ok(&["run", &world.script(&json!([call, { "say": "done" }])), "--session", "k", "look"]);
+    let records = world.journal("k");
+    let expect = [
+        "session.opened",
+        "run.accepted",
+        "model.started",
+        "model.answered",
+        "call.admitted",
+        "call.started",
+        "call.ended",
+        "model.started",
+        "model.answered",
+        "run.ended",
+    ];
+    assert_eq!(kinds(&records), expect);
+    let seqs: Vec<_> = records.iter().filter_map(|record| record["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=10).collect::<Vec<_>>());
+    assert_eq!(records[1]["input"], "look");
+    assert_eq!(records[6]["status"], "ok");
+    let at = records[9]["at"].as_str().unwrap();
+    let year: u32 = at[..4].parse().unwrap();
+    assert!(at.ends_with('Z') && year >= 2024, "{at}");
+    assert_eq!(world.journal("last"), records);
+}
+
+#[test]
+fn a_conversation_goes_on_with_its_history() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "step {{step}}: {{user}}", "repeat": "forever" }]));
+    let long = "remember this ".repeat(400);
+    world.ok(&["run", &script, &long]);
+    let output = world.run(&["run", "--resume", "last", "--json", "and now?"]);
+    let result = object(&String::from_utf8_lossy(&output.stdout));
+    assert!(result["answer"].as_str().unwrap().ends_with("and now?"), "{result}");
+    assert!(stderr(&output).contains("this is a rehearsal"), "it goes on with the script it had");
+    let read: Vec<_> =
+        world.journal("last").iter().filter_map(|r| r["usage"]["input_tokens"].as_u64()).collect();
+    let runs = object(&world.ok(&["sessions", "show", "last", "--json"]))["runs"].as_array().unwrap().len();
+    assert_eq!(runs, 2);
+    // The second text is short: that its request is longer than the first is the history in it.
+    assert!(read.len() >= 2 && read[0] > 1000 && read.last() > read.first(), "{read:?}");
+}
+
+#[test]
+fn a_key_in_the_environment_is_all_it_takes() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "hello" }]));
+    let file = script.strip_prefix("--rehearse=").unwrap();
+    let mut command = world.hermod(&["rehearse", file]);
+    let mut model = Running(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()));
+    let mut base_url = String::new();
+    BufReader::new(model.child().stdout.take().unwrap()).read_line(&mut base_url).unwrap();
+    assert!(base_url.starts_with("http://127.0.0.1:") && base_url.ends_with("/v1\n"), "{base_url}");
+    let output = world
+        .hermod(&["run", "--model", "m", "hi"])
+        .envs([("OPENAI_BASE_URL", base_url.trim()), ("OPENAI_API_KEY", "sk-secret")])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[rehearsal] hello\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("openai/m"));
+    let journal = world.ok(&["journal", "last"]);
+    assert!(!journal.contains("sk-secret"));
+    model.signal(Signal::TERM);
+    let mut notice = String::new();
+    model.child().stderr.take().unwrap().read_to_string(&mut notice).unwrap();
+    assert!(notice.contains("this is a rehearsal"));
+    assert_eq!(model.end().status.code(), Some(0));
+}
+
+#[test]
+fn without_a_provider_it_says_how_to_get_one() {
+    let world = World::new();
+    world.fails(&["run", "--provider", "openrouter", "hi"], 78, "set OPENROUTER_API_KEY");
+    world.fails(&["run", "--provider", "acme", "hi"], 78, "there is no provider `acme`");
+    // With a local Ollama there is one.
+    if TcpStream::connect(ollama::ADDRESS).is_err() {
+        world.fails(&["run", "hi"], 78, "--rehearse");
+        let output = world.run(&["run", "--json", "hi"]);
+        let result = object(&String::from_utf8_lossy(&output.stdout));
+        assert_eq!((output.status.code(), &result["outcome"]), (Some(78), &Value::Null));
+        assert!(result["error"].as_str().unwrap().contains("OPENAI_API_KEY"), "{result}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_refused() {
+    let world = World::new();
+    world.fails(&["run", "--rehearse", ""], 2, "TEXT is empty");
+    world.fails(&["run", "--rehearse"], 2, "TEXT");
+    world.fails(&["run", "--rehearse", "--budget", "iterations=0", "hi"], 2, "whole number from 1");
+    world.fails(&["run", "--rehearse", "--budget", "usd=1", "hi"], 2, "price of rehearsal-");
+    world.fails(&["run", "--rehearse", "--timeout", "never", "hi"], 2, "write it like 90s");
+    world.fails(&["run", "--rehearse=nowhere.json", "hi"], 2, "nowhere.json");
+    world.fails(&["run", "--rehearse", "--workspace", "nowhere", "hi"], 2, "--create makes it");
+    world.fails(&["run", "--rehearse", "--workspace", "../state", "hi"], 2, "state directory");
+    world.fails(&["run", "--rehearse", "--workspace", "..", "hi"], 2, "state directory");
+    world.fails(&["run", "--resume", "last"], 2, "this store has none yet");
+    world.fails(&["run", "--resume", "nobody", "hi"], 2, "no run or session `nobody`");
+    world.fails(&["runs", "show", "nobody"], 2, "no run or session `nobody`");
+    assert_eq!(world.ok(&["runs", "list", "--json"]), "[]\n", "nothing of this was accepted");
+}
+
+#[test]
+fn nothing_unfinished_is_said_and_options_without_effect_are_refused() {
+    let world = World::new();
+    world.ok(&["run", &world.script(&json!([{ "say": "done" }])), "hi"]);
+    world.fails(&["run", "--resume", "last"], 2, "has ended: completed; give a TEXT");
+    world.fails(&["run", "--resume", "last", "--budget", "tokens=5"], 2, "--budget: the unfinished run");
+}
+
+#[test]
+fn a_workspace_is_made_when_asked_for() {
+    let world = World::new();
+    let call = json!({ "call": [{ "tool": "write_file", "arguments": { "path": "x", "content": "y" } }] });
+    let script = world.script(&json!([call, { "say": "done" }]));
+    world.ok(&["run", &script, "--workspace", "new/er", "--create", "hi"]);
+    assert_eq!(fs::read_to_string(world.work().join("new/er/x")).unwrap(), "y");
+}
+
+#[test]
+fn standard_input_is_read_only_when_asked_for() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "{{user}}" }]));
+    let mut command = world.hermod(&["run", &script, "-"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all("from there".as_bytes()).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"[rehearsal] from there\n");
+    // An open standard input that never ends is not waited for.
+    let mut command = world.hermod(&["run", &script, "from here"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let open = child.stdin.take();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"[rehearsal] from here\n");
+    drop(open);
+}
+
+#[test]
+fn a_closed_standard_output_is_no_panic() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "hello" }]));
+    for args in [&["run", &script, "hi"][..], &["journal", "last"], &["runs", "list"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = world.hermod(args).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn every_outcome_is_told_by_its_code() {
+    let world = World::new();
+    let look = json!([{ "call": [{ "tool": "list_files", "arguments": {} }], "repeat": "forever" }]);
+    let output = world.run(&["run", &world.script(&look), "--budget", "iterations=2", "--json", "hi"]);
+    let result = object(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!((output.status.code(), &result["outcome"]), (Some(3), &json!("budget_exhausted")), "{result}");
+    assert_eq!(result["answer"], Value::Null);
+    let fault = json!({ "status": 401, "times": 100 });
+    world.fails(&["run", &world.script(&json!([{ "say": "x", "fault": fault }])), "hi"], 69, "auth");
+    let output = world.started(&["--timeout", "300ms"]).end();
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    let runs = object(&world.ok(&["runs", "list", "--json"]));
+    let outcomes: Vec<_> =
+        runs.as_array().unwrap().iter().map(|run| run["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["budget_exhausted", "failed", "timed_out"]);
+}
+
+#[test]
+fn the_store_is_held_by_one_process_and_says_by_whom() {
+    let world = World::new();
+    let running = world.started(&[]);
+    let pid = format!("process {}", running.pid());
+    world.fails(&["runs", "list"], 75, &pid);
+    world.fails(&["run", "--rehearse", "hi"], 75, &pid);
+    world.release();
+    assert_eq!(running.end().status.code(), Some(0));
+}
+
+#[test]
+fn an_interrupted_run_is_stopped() {
+    let world = World::new();
+    let running = world.started(&["--json"]);
+    running.signal(Signal::INT);
+    let output = running.end();
+    let result = object(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!((output.status.code(), &result["outcome"]), (Some(130), &json!("stopped")), "{result}");
+    assert_eq!((&result["cause"], &result["reason"]), (&json!("stop"), &json!("signal")));
+    world.fails(&["run", "--resume", "last"], 2, "has ended: stopped");
+}
+
+#[test]
+fn a_terminated_run_goes_on_at_the_next_start() {
+    let world = World::new();
+    let running = world.started(&[]);
+    running.signal(Signal::TERM);
+    let output = running.end();
+    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
+    assert!(stderr(&output).contains("hermod run --resume last"), "{}", stderr(&output));
+    let run = &object(&world.ok(&["runs", "list", "--json"]))[0];
+    assert_eq!(
+        (&run["state"], &run["outcome"], &run["iterations"]),
+        (&json!("running"), &Value::Null, &json!(1))
+    );
+    let other = world.run(&["run", &world.script(&json!([{ "say": "done" }])), "another"]);
+    assert!(stderr(&other).contains("1 unfinished in other sessions"), "{}", stderr(&other));
+    let id = run["id"].as_str().unwrap();
+    assert!(world.ok(&["run", "--resume", id]).starts_with("[rehearsal] result: "));
+    assert_eq!(world.times_run(), 1);
+}
+
+#[test]
+fn a_killed_run_goes_on_and_repeats_no_command() {
+    let world = World::new();
+    let running = world.started(&[]);
+    running.signal(Signal::KILL);
+    running.end();
+    let output = world.run(&["run", "--resume", "last"]);
+    world.release();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("[rehearsal] result: "));
+    assert_eq!(world.times_run(), 1, "a command in doubt is not repeated");
+    let records = world.journal("last");
+    let kinds = kinds(&records);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "run.ended").count(), 1);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "call.started").count(), 1);
+    let end = records.iter().find(|record| record["kind"] == "call.ended").unwrap();
+    assert_eq!(end["status"], "in_doubt", "{end}");
+}

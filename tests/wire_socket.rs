@@ -1,0 +1,343 @@
+//! The HTTP side of a provider, against a server made of bytes on the loopback interface.
+#![allow(clippy::unwrap_used)] // a helper of a test may fail as the test may
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hermod::{
+    provider::{ConfigError, Deadlines, HttpProvider, ProviderConfig},
+    secret::Secret,
+};
+use hermod_actors::{
+    model::{Answer, CallId, Deadline, Failure, FailureClass, Message, RunId},
+    port::{Deltas, ModelRequest, Provider as _, Segments},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+const KEY: &str = "sk-very-secret";
+
+/// What the server does with one request of a connection.
+#[derive(Debug, Clone)]
+enum Act {
+    /// Sends these bytes.
+    Send(Bytes),
+    /// Waits until the client goes away, and tells it.
+    Hold,
+    /// Sends these bytes again and again until the client goes away.
+    Repeat(&'static [u8]),
+    /// Closes the connection.
+    Close,
+}
+
+/// What the server saw.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Connection,
+    Request { head: String, body: String },
+    ClientGone,
+}
+
+/// Answers the n-th request, whichever connection it comes by, with the n-th script.
+struct Server {
+    base_url: String,
+    seen: mpsc::UnboundedReceiver<Seen>,
+}
+
+impl Server {
+    async fn start(scripts: Vec<Vec<Act>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (tell, seen) = mpsc::unbounded_channel();
+        let scripts = Arc::new(Mutex::new(scripts.into_iter()));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tell.send(Seen::Connection).ok();
+                let (scripts, tell) = (Arc::clone(&scripts), tell.clone());
+                tokio::spawn(async move {
+                    let mut stream = stream;
+                    while let Ok(Some(request)) = read_request(&mut stream).await {
+                        tell.send(request).ok();
+                        let script = scripts.lock().unwrap().next().unwrap_or_default();
+                        if play(&mut stream, script, &tell).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { base_url, seen }
+    }
+
+    async fn next(&mut self) -> Seen {
+        let seen = tokio::time::timeout(Duration::from_secs(20), self.seen.recv()).await;
+        seen.expect("the server should have seen something").unwrap()
+    }
+}
+
+/// `Err` ends the connection.
+async fn play(
+    stream: &mut TcpStream,
+    script: Vec<Act>,
+    tell: &mpsc::UnboundedSender<Seen>,
+) -> io::Result<()> {
+    for act in script {
+        match act {
+            Act::Send(bytes) => stream.write_all(&bytes).await?,
+            Act::Close => return Err(io::ErrorKind::Other.into()),
+            Act::Hold => {
+                let mut rest = Vec::new();
+                stream.read_to_end(&mut rest).await.ok();
+                tell.send(Seen::ClientGone).ok();
+            }
+            Act::Repeat(bytes) => loop {
+                stream.write_all(bytes).await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            },
+        }
+    }
+    Ok(())
+}
+
+async fn read_request(stream: &mut TcpStream) -> io::Result<Option<Seen>> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let length = length.expect("a request should have a content-length");
+    while bytes.len() < end + length {
+        stream.read_buf(&mut bytes).await?;
+    }
+    let body = String::from_utf8(bytes[end..].to_vec()).unwrap();
+    Ok(Some(Seen::Request { head, body }))
+}
+
+fn chunked(parts: &[&str]) -> Act {
+    let parts: Vec<String> = parts.iter().map(|part| format!("{:x}\r\n{part}\r\n", part.len())).collect();
+    Act::Send(parts.concat().into())
+}
+
+/// The head of a streamed answer, whose body is chunked.
+fn streaming() -> Act {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    Act::Send(head.into())
+}
+
+fn respond(status: u16, headers: &str, body: &str) -> Act {
+    let length = body.len();
+    Act::Send(format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into())
+}
+
+const HELLO: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"}}]}\n\n";
+const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+/// A whole answer, in a body that ends.
+fn hello() -> Vec<Act> {
+    vec![streaming(), chunked(&[HELLO, STOP, DONE, ""])]
+}
+
+#[derive(Default)]
+struct Shown(Mutex<String>);
+
+impl Deltas for Shown {
+    fn text(&self, delta: &str) {
+        self.0.lock().unwrap().push_str(delta);
+    }
+    fn reasoning(&self, _: &str) {}
+}
+
+fn config(base_url: &str) -> ProviderConfig {
+    ProviderConfig {
+        name: "test".into(),
+        base_url: base_url.into(),
+        wire: "chat_completions".into(),
+        credential: Some(Secret::new(KEY)),
+        deadlines: Deadlines::default(),
+    }
+}
+
+fn provider(server: &Server, deadlines: Deadlines) -> HttpProvider {
+    HttpProvider::new(ProviderConfig { deadlines, ..config(&server.base_url) }).unwrap()
+}
+
+fn request(provider: &HttpProvider) -> ModelRequest {
+    let encoder = provider.encoder();
+    let pieces = ["one", "two ü"].map(|text| encoder.message(&Message::User(text.into())));
+    ModelRequest {
+        call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
+        model: "m".into(),
+        max_tokens: 5,
+        head: encoder.head("", &[]),
+        messages: Segments { pieces: pieces.into() },
+    }
+}
+
+async fn call(provider: &HttpProvider) -> Result<Answer, Failure> {
+    provider.call(request(provider), &Shown::default()).await
+}
+
+/// One call, which the server answers so.
+async fn call_once(script: Vec<Act>, deadlines: Deadlines) -> Result<Answer, Failure> {
+    let server = Server::start(vec![script]).await;
+    call(&provider(&server, deadlines)).await
+}
+
+/// The call fails so, and its message has this in it but not the key.
+async fn check_failure(script: Vec<Act>, deadlines: Deadlines, class: FailureClass, says: &str) {
+    let failure = call_once(script, deadlines).await.unwrap_err();
+    assert_eq!(failure.class, class, "{failure}");
+    assert!(failure.message.contains(says), "{failure}");
+    assert!(!failure.message.contains(KEY), "{failure}");
+}
+
+fn short() -> Duration {
+    Duration::from_millis(100)
+}
+
+#[tokio::test]
+async fn a_request_has_its_length_and_its_key() {
+    let mut server = Server::start(vec![hello()]).await;
+    let provider = provider(&server, Deadlines::default());
+    let shown = Shown::default();
+    let answer = provider.call(request(&provider), &shown).await.unwrap();
+    assert_eq!((&*answer.message.text, &**shown.0.lock().unwrap()), ("Hello", "Hello"));
+    assert_eq!(server.next().await, Seen::Connection);
+    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    assert!(head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{head}");
+    for line in ["content-type: application/json\r\n", &format!("authorization: bearer {KEY}\r\n")] {
+        assert!(head.contains(line), "{line} is not in {head}");
+    }
+    assert!(!head.contains("transfer-encoding"), "{head}");
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["messages"][1]["content"], "two ü");
+}
+
+#[tokio::test]
+async fn a_later_call_uses_the_same_connection() {
+    let mut server = Server::start(vec![hello(), hello()]).await;
+    let provider = provider(&server, Deadlines::default());
+    for _ in 0..2 {
+        call(&provider).await.unwrap();
+    }
+    assert_eq!(server.next().await, Seen::Connection);
+    assert!(matches!(server.next().await, Seen::Request { .. }));
+    assert!(matches!(server.next().await, Seen::Request { .. }), "the second call made a connection");
+}
+
+#[tokio::test]
+async fn a_stall_is_told_by_its_place() {
+    let first = Deadlines { first_event: short(), ..Deadlines::default() };
+    let gap = Deadlines { gap: short(), ..Deadlines::default() };
+    let whole = Deadlines { call: short(), ..Deadlines::default() };
+    let timeout = |which| FailureClass::Timeout { which };
+    let role = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    check_failure(vec![Act::Hold], first, timeout(Deadline::FirstEvent), "within 0.1 s").await;
+    let begun = vec![streaming(), chunked(&[role]), Act::Hold];
+    check_failure(begun, first, timeout(Deadline::FirstEvent), "no answer began").await;
+    let stalled = vec![streaming(), chunked(&[HELLO]), Act::Hold];
+    check_failure(stalled, gap, timeout(Deadline::Gap), "did not go on").await;
+    let kept = vec![streaming(), chunked(&[HELLO]), Act::Repeat(b"6\r\n: hi\n\n\r\n")];
+    check_failure(kept, gap, timeout(Deadline::Gap), "did not go on").await;
+    let endless = vec![streaming(), Act::Repeat(b"1\r\n \r\n")];
+    check_failure(endless, whole, timeout(Deadline::Call), "did not end").await;
+}
+
+#[tokio::test]
+async fn a_whole_answer_needs_no_proper_end() {
+    let gap = Deadlines { gap: short(), ..Deadlines::default() };
+    for end in [Act::Hold, Act::Close] {
+        let script = vec![streaming(), chunked(&[HELLO, STOP]), end];
+        assert_eq!(call_once(script, gap).await.unwrap().message.text, "Hello");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_cut() {
+    let broken = vec![streaming(), chunked(&[HELLO]), Act::Close];
+    check_failure(broken, Deadlines::default(), FailureClass::Cut, "broke off").await;
+    let ended = vec![streaming(), chunked(&[HELLO, ""])];
+    check_failure(ended, Deadlines::default(), FailureClass::Cut, "without a finish reason").await;
+}
+
+#[tokio::test]
+async fn errors_are_what_they_are() {
+    let quoted = format!("{{\"error\":{{\"message\":\"bad key {KEY}\"}}}}");
+    let limit = FailureClass::RateLimited { retry_after_ms: Some(3_000), reset_at: None };
+    let check = |act, class, says| check_failure(vec![act], Deadlines::default(), class, says);
+    check(respond(401, "", &quoted), FailureClass::Auth, "HTTP 401: bad key ***").await;
+    check(respond(200, "", "<html>down"), FailureClass::NotAnApi, "<html>down").await;
+    check(respond(502, "", "<html>down"), FailureClass::Overloaded, "HTML page").await;
+    check(respond(429, "retry-after: 3\r\n", "{}"), limit, "HTTP 429").await;
+    check(respond(301, "location: http://127.0.0.1:1/\r\n", ""), FailureClass::NotAnApi, "HTTP 301").await;
+    check(respond(400, "", &"x".repeat(200_000)), FailureClass::InvalidRequest, "HTTP 400: xxx").await;
+    check(Act::Close, FailureClass::Network, "/v1/chat/completions").await;
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_network_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let failure = call(&HttpProvider::new(config(&base_url)).unwrap()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Network);
+    assert!(failure.message.contains(&base_url) && failure.message.contains("refused"), "{failure}");
+}
+
+#[tokio::test]
+async fn https_speaks_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("https://{}", listener.local_addr().unwrap());
+    let provider = HttpProvider::new(config(&base_url)).unwrap();
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let first = stream.read_u8().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 plain\r\n\r\n").await.unwrap();
+        first
+    };
+    let (result, first) = tokio::join!(call(&provider), serve);
+    assert_eq!(first, 22, "a TLS record of the handshake");
+    let failure = result.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Network);
+    assert!(failure.message.starts_with("cannot connect to https://127.0.0.1"), "{failure}");
+}
+
+#[tokio::test]
+async fn dropping_the_call_closes_the_request() {
+    let mut server = Server::start(vec![vec![streaming(), chunked(&[HELLO]), Act::Hold]]).await;
+    let provider = provider(&server, Deadlines::default());
+    let task = tokio::spawn(async move { call(&provider).await });
+    assert_eq!(server.next().await, Seen::Connection);
+    assert!(matches!(server.next().await, Seen::Request { .. }));
+    task.abort();
+    assert_eq!(server.next().await, Seen::ClientGone);
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    let check = |config: ProviderConfig, says: &str| {
+        let error: ConfigError = HttpProvider::new(config).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(says) && text.contains("test") && !text.contains("hunter2"), "{text}");
+    };
+    check(config("no url"), "\"no url\"");
+    check(config("ftp://host/"), "neither http nor https");
+    check(config("https://user:hunter2@host/v1"), "credential");
+    check(ProviderConfig { wire: "telex".into(), ..config("http://host") }, "chat_completions");
+    check(ProviderConfig { credential: Some(Secret::new("a\nb")), ..config("http://host") }, "line break");
+    check(ProviderConfig { credential: Some(Secret::new("")), ..config("http://host") }, "empty");
+}
