@@ -158,7 +158,8 @@ async fn commit(
     }
 }
 
-fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
+/// What the committer says of a write, with its records vouched for.
+pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
     match written {
         Written::Appended(_) => Stored::Appended(records.into_iter().map(Durable::vouch).collect()),
         Written::Opened(opened) => Stored::Opened(opened),

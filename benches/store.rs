@@ -3,6 +3,12 @@
 //!
 //! `bare` writes encoded records and account rows of the same size; `journal` does all that an append does. Each append has
 //! 3 records of about 300 bytes and, with `ledger`, settles and reserves on an account and its parent.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::unchecked_time_subtraction
+)] // figures are read to three digits
 
 use std::sync::Arc;
 

@@ -260,7 +260,8 @@ fn helps_to_retry(class: &FailureClass) -> bool {
         | FailureClass::Timeout { .. }
         | FailureClass::Network
         | FailureClass::Cut
-        | FailureClass::Lost => true,
+        | FailureClass::Lost
+        | FailureClass::Interrupted => true,
         FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }

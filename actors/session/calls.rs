@@ -207,6 +207,15 @@ impl Tasks {
         }))
     }
 
+    /// Tells the session to go on when the tasks that can run now have run.
+    pub(crate) fn gather(&self) {
+        let session = self.session.clone();
+        self.tasks.spawn(async move {
+            tokio::task::yield_now().await;
+            tell(&session, Inner::GoOn);
+        });
+    }
+
     /// Wakes the session up after so many milliseconds.
     pub(crate) fn wake_in(&self, ms: u64) -> Begun {
         let session = self.session.clone();

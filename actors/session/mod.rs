@@ -62,6 +62,8 @@ pub(crate) enum Inner {
     Permitted(Input, OwnedSemaphorePermit),
     /// The append with this number came to this.
     Stored(u64, Result<Stored, JournalError>),
+    /// What was about to come has had its turn.
+    GoOn,
 }
 
 /// A run that is on disk.
@@ -134,6 +136,7 @@ impl Actor for Session {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
+            SessionMsg::Inner(Inner::GoOn) => state.gathered(),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)
             | SessionMsg::Suspend(_)
@@ -141,7 +144,7 @@ impl Actor for Session {
                 state.take(message);
             }
         }
-        state.go_on();
+        state.gather();
         Ok(())
     }
 }

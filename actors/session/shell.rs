@@ -32,6 +32,8 @@ pub(crate) struct State {
     epoch: (u64, u64),
     waiting: VecDeque<Waiting>,
     in_flight: Option<InFlight>,
+    /// Whether a `GoOn` is on its way.
+    gathering: bool,
     appends: u64,
     /// Leases and permits of calls whose start is on its way to disk.
     granted: BTreeMap<(CallId, u32), Grant>,
@@ -93,6 +95,7 @@ impl State {
             life: Life::Dormant(dormant, first),
             waiting: VecDeque::new(),
             in_flight: None,
+            gathering: false,
             appends: 0,
             granted: BTreeMap::new(),
             begun: BTreeMap::new(),
@@ -124,7 +127,7 @@ impl State {
                 self.wait(input, None, Some(Grant::Permit(permit)));
             }
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
-            SessionMsg::Inner(Inner::Stored(..)) => {}
+            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
         }
     }
 
@@ -136,6 +139,28 @@ impl State {
         let clock = &self.wiring.clock;
         let alive = clock.monotonic_ms().saturating_sub(self.epoch.0);
         Now { at: clock.at(), active_ms: self.epoch.1 + alive }
+    }
+
+    /// Goes on; but if only results wait and more may follow, not before the tasks that can run now have run: results
+    /// that come together go to disk together.
+    pub(super) fn gather(&mut self) {
+        let is_end = |waiting: &&Waiting| matches!(waiting.input, Input::ToolEnded { .. });
+        let is_call = |effect: &&Effect| matches!(effect, Effect::Run { .. });
+        let ended = self.waiting.iter().filter(is_end).count();
+        let more =
+            ended > 0 && ended == self.waiting.len() && ended < self.begun.keys().filter(is_call).count();
+        if !more {
+            self.go_on();
+        } else if self.in_flight.is_none() && !self.gathering {
+            self.gathering = true;
+            self.tasks.gather();
+        }
+    }
+
+    /// The tasks that could run have run.
+    pub(super) fn gathered(&mut self) {
+        self.gathering = false;
+        self.go_on();
     }
 
     /// Decides all that waits as one append, unless one is in flight.

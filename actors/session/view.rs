@@ -8,7 +8,8 @@ use crate::{
     turn::{Cursor, Turn},
 };
 
-/// Encoded messages are joined into pieces of about this size, so that a request has few.
+/// Encoded messages are joined into pieces up to this size, so that a request has few: a client hands only so many to
+/// the system at once.
 const PIECE: usize = 64 << 10;
 
 /// The session's view as its provider wants it written. Each message is encoded once: an iteration encodes only what
@@ -17,11 +18,7 @@ const PIECE: usize = 64 << 10;
 pub(crate) struct EncodedView {
     encoder: Option<Arc<dyn Encoder>>,
     head: Option<(RunId, Bytes)>,
-    /// Pieces that are full.
-    full: Vec<Bytes>,
-    /// Encoded messages behind them.
-    tail: Vec<Bytes>,
-    tail_bytes: usize,
+    pieces: Vec<Bytes>,
     cursor: Cursor,
 }
 
@@ -48,16 +45,46 @@ impl EncodedView {
         let (messages, cursor) = turn.render(self.cursor);
         self.cursor = cursor;
         for message in &messages {
-            let bytes = encoder.message(message);
-            self.tail_bytes += bytes.len();
-            self.tail.push(bytes);
+            self.push(encoder.message(message));
         }
-        if self.tail_bytes >= PIECE {
-            let mut piece = BytesMut::with_capacity(self.tail_bytes);
-            self.tail.drain(..).for_each(|bytes| piece.extend_from_slice(&bytes));
-            self.tail_bytes = 0;
-            self.full.push(piece.freeze());
+        (head, Segments { pieces: self.pieces.clone() })
+    }
+
+    /// Adds a piece and joins it with those before it that are not much longer: the lengths of what is not full go down
+    /// by half each, so there are few pieces, and a byte is seldom copied again.
+    fn push(&mut self, mut piece: Bytes) {
+        while let Some(last) = self.pieces.last()
+            && last.len() < 2 * piece.len()
+            && last.len() + piece.len() <= PIECE
+        {
+            let mut joined = BytesMut::with_capacity(last.len() + piece.len());
+            joined.extend_from_slice(last);
+            joined.extend_from_slice(&piece);
+            self.pieces.pop();
+            piece = joined.freeze();
         }
-        (head, Segments { pieces: self.full.iter().chain(&self.tail).cloned().collect() })
+        self.pieces.push(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_few_and_in_order() {
+        let mut view = EncodedView::default();
+        let mut all = Vec::new();
+        for n in 0..5_000_u32 {
+            let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
+            all.extend_from_slice(message.as_bytes());
+            view.push(message.into());
+            let small = view.pieces.iter().filter(|piece| piece.len() < PIECE / 2).count();
+            assert!(small <= 20, "{small} small pieces after {n} messages");
+        }
+        assert_eq!(view.pieces.concat(), all);
+        let long = Bytes::from(vec![b'x'; PIECE + 1]);
+        view.push(long.clone());
+        assert_eq!(view.pieces.last(), Some(&long));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use imbl::Vector;
+use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
 
 use crate::model::{AssistantMessage, CallEnd, Ended, Hash, Hasher, Message};
 
@@ -120,12 +120,12 @@ impl History {
     pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
         let mut messages = Vec::new();
         let mut at = from;
-        for round in self.rounds.iter().skip(from.round) {
+        for round in behind(&self.rounds, from.round) {
             if at.part == 0 {
                 messages.push(Message::User(Arc::clone(&round.user)));
                 at.part = 1;
             }
-            for step in round.steps.iter().skip(at.part - 1) {
+            for step in behind(&round.steps, at.part - 1) {
                 step.render(&mut messages);
                 at.part += 1;
             }
@@ -153,6 +153,12 @@ impl History {
         }
         self.count(&parts);
     }
+}
+
+/// What follows the first `seen`. A focus finds its place in the tree; an iterator that skips would walk through all of
+/// the history.
+fn behind<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
+    list.focus().narrow(seen.min(list.len())..)
 }
 
 impl Step {

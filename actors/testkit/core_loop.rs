@@ -1,0 +1,106 @@
+use std::{fmt, sync::Arc};
+
+use serde_json::json;
+
+use crate::{
+    model::{
+        CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Now, Record, RunId, SessionId,
+        Timestamp,
+    },
+    persistence::{Stored, vouched},
+    port::{Appended, Written},
+    testkit::calls,
+    turn::{Cursor, Dormant, Draft, Effect, Input, Plan, Turn, Want},
+};
+
+/// The pure core of one session that goes round and round, as its shell drives it, without shell, store or model: for
+/// measuring what deciding costs.
+pub struct CoreLoop {
+    turn: Turn,
+    cursor: Cursor,
+    now: Now,
+    model: ModelRef,
+}
+
+impl fmt::Debug for CoreLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoreLoop").field("last", &self.turn.last()).finish_non_exhaustive()
+    }
+}
+
+impl CoreLoop {
+    /// A run of a new session, with so many messages in its history.
+    pub fn new(messages: usize) -> Self {
+        let spec = super::world::spec(vec!["tick".into()]);
+        let model = spec.chain[0].clone();
+        let now = Now { at: Timestamp(1_767_225_600_000), active_ms: 0 };
+        let incarnation = Incarnation { epoch: 1, revival: 1 };
+        let prompt = "You are a test.".into();
+        let opened = Input::Opened { key: "key".into(), prompt, incarnation, boot: "boot-1".into() };
+        let submitted = Input::Submitted {
+            run: RunId::from_bits(1 << 100),
+            input: "Tick.".into(),
+            spec: Arc::new(spec),
+            key: None,
+        };
+        let dormant = Dormant::empty(SessionId::from_bits(1 << 101));
+        let mut draft = dormant.draft(now, &opened);
+        draft.feed(&submitted);
+        let turn = dormant.awake(&durable(granted(draft, &model)));
+        let mut core = Self { turn, cursor: Cursor::default(), now, model };
+        for _ in 0..messages / 2 {
+            core.iteration();
+        }
+        core
+    }
+
+    /// From one started model call to the next: an answer with one call, and that call's result. Two appends, as in the
+    /// runtime; each is decided, folded, and asked what is due.
+    pub fn iteration(&mut self) {
+        let (rendered, cursor) = self.turn.render(self.cursor);
+        debug_assert!(!rendered.is_empty(), "every request has something new");
+        self.cursor = cursor;
+        let started = self.turn.asking().map(Arc::clone).expect("an iteration begins with a started call");
+        let plan = Plan::Admit { tool: "tick".into(), effect: EffectClass::Pure, arguments: Hash::of(b"{}") };
+        let call = CallId { n: 1, ..started.call };
+        self.step(&Input::Answered {
+            started,
+            answer: Arc::new(calls(&[("tick", json!({"text": "0123456789"}))])),
+            plans: [plan].into(),
+        });
+        self.step(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("0123456789".repeat(20)) });
+    }
+
+    fn step(&mut self, input: &Input) -> Vec<Effect> {
+        self.now = Now { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
+        let mut draft = self.turn.draft(self.now);
+        draft.feed(input);
+        for record in durable(granted(draft, &self.model)) {
+            self.turn.apply(&record);
+        }
+        self.turn.due(self.now)
+    }
+}
+
+/// Gives the draft whatever it wants, and takes its records.
+fn granted(mut draft: Draft, model: &ModelRef) -> Vec<Arc<Record>> {
+    for want in draft.wants() {
+        draft.feed(&match want {
+            Want::Lease { call, attempt } => Input::Leased { call, attempt, model: model.clone() },
+            Want::Permit { call, attempt } => Input::Permitted { call, attempt },
+        });
+    }
+    // The shell asks what is still due before it appends.
+    let due = draft.due();
+    debug_assert!(!due.is_empty(), "the run goes on");
+    draft.finish().records
+}
+
+/// What Persistence would say of these records.
+fn durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
+    let appended = Appended { last: 0, accounts: Vec::new() };
+    match vouched(Written::Appended(appended), records) {
+        Stored::Appended(records) => records,
+        Stored::Opened(_) | Stored::Delivered | Stored::Refused(_) => Vec::new(),
+    }
+}

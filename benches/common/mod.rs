@@ -1,0 +1,25 @@
+//! What the benchmarks of the whole runtime share.
+#![allow(dead_code)] // each benchmark uses a part of it
+
+pub(crate) mod endpoint;
+pub(crate) mod floor;
+pub(crate) mod journal;
+pub(crate) mod load;
+pub(crate) mod usage;
+
+/// The number behind `--name` on the command line.
+pub(crate) fn option(name: &str, default: usize) -> usize {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
+    arguments.next().map_or(default, |text| text.parse().expect("a number behind each option"))
+}
+
+/// Whether this is `cargo bench`; otherwise it is enough to see that it works.
+pub(crate) fn is_measured() -> bool {
+    std::env::args().any(|argument| argument == "--bench")
+}
+
+/// Whether the name contains what stands behind `--only`; everything is wanted without it.
+pub(crate) fn is_wanted(name: &str) -> bool {
+    let only = std::env::args().skip_while(|argument| argument != "--only").nth(1);
+    only.is_none_or(|only| name.contains(&only))
+}
