@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
-const BATCH_WRITES: usize = 256;
+const BATCH_WRITES: usize = 128;
 /// Likewise, in bytes of records.
 const BATCH_BYTES: usize = 1 << 20;
 /// Records read at once on replay.
@@ -39,6 +39,8 @@ pub(crate) type Reply = Box<dyn FnOnce(Result<Stored, JournalError>) + Send>;
 pub(crate) enum PersistenceMsg {
     /// Writes, and answers when it is durable or refused.
     Write(Write, Reply),
+    /// What this session has waiting goes next: somebody waits for what comes after it.
+    Hurry(SessionId),
     /// Its own.
     Inner(Inner),
 }
@@ -56,6 +58,7 @@ impl fmt::Debug for PersistenceMsg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write(write, _) => f.debug_tuple("Write").field(write).finish(),
+            Self::Hurry(session) => f.debug_tuple("Hurry").field(session).finish(),
             Self::Inner(inner) => f.debug_tuple("Inner").field(inner).finish(),
         }
     }
@@ -92,7 +95,11 @@ impl Actor for Persistence {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            PersistenceMsg::Write(write, reply) if is_awaited(&write) => {
+                state.waiting.push_front((write, reply));
+            }
             PersistenceMsg::Write(write, reply) => state.waiting.push_back((write, reply)),
+            PersistenceMsg::Hurry(session) => state.hurry(session),
             PersistenceMsg::Inner(Inner::Committed) => state.committing = false,
             // Nothing can be promised any more: the supervisor ends the runtime.
             PersistenceMsg::Inner(Inner::Failed(error)) => return Err(Box::new(error)),
@@ -107,6 +114,15 @@ impl Actor for Persistence {
 }
 
 impl State {
+    /// Puts the append of a session in front; it has at most one, so nothing of it is overtaken.
+    fn hurry(&mut self, session: SessionId) {
+        let of =
+            |(write, _): &(Write, Reply)| matches!(write, Write::Append(append) if append.session == session);
+        if let Some(append) = self.waiting.iter().position(of).and_then(|at| self.waiting.remove(at)) {
+            self.waiting.push_front(append);
+        }
+    }
+
     /// The next batch: as much as a commit should carry.
     fn cut(&mut self) -> (Vec<Write>, Vec<Reply>) {
         let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -166,6 +182,12 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
         Written::Delivered(_) => Stored::Delivered,
         Written::Refused(refusal) => Stored::Refused(refusal),
     }
+}
+
+/// Whether somebody waits for it: a stop, or the end of a run, does not queue behind the work of other sessions.
+fn is_awaited(write: &Write) -> bool {
+    let Write::Append(append) = write else { return false };
+    append.records.iter().any(|record| matches!(record.body, Body::RunStopping(_) | Body::RunEnded(_)))
 }
 
 /// How much a write adds to its batch, roughly, in bytes.

@@ -6,15 +6,20 @@ use hermod::store::redb::{Durability, OpenError, RedbJournal};
 use hermod_actors::{
     model::{
         Body, CallEnd, CallEnded, CallId, CallStatus, DecodeError, Incarnation, Record, RunId, SessionId,
-        Timestamp,
+        Timestamp, encode,
     },
-    port::{Append, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    port::{Append, Journal, JournalError, Read, ReadError, Rows, StoredRecord, Write, Written},
     testkit::{MemoryJournal, Open, journal_contract},
 };
-use redb::{Database, TableDefinition};
+use redb::{Database, ReadableDatabase, TableDefinition};
 use tempfile::{TempDir, tempdir};
 
-const LOG: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
+/// Rows of records. In these tests an append is a row, and its record begins at `RECORD`.
+const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("appends");
+/// Behind the row's own 32 bytes and the record's length.
+const RECORD: usize = 32 + 4;
+/// What schema 1 had instead: a row for each record.
+const LOG_1: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const SESSION: SessionId = SessionId::from_bits(1 << 70);
 
@@ -134,11 +139,12 @@ async fn a_record_that_cannot_be_read_concerns_its_session_only() {
     let db = Database::create(dir.path().join("hermod.redb")).unwrap();
     let txn = db.begin_write().unwrap();
     let mut log = txn.open_table(LOG).unwrap();
-    let mut first = log.remove((unknown.bits(), 1)).unwrap().unwrap().value().to_vec();
-    first[2..4].copy_from_slice(&999_u16.to_le_bytes());
-    log.insert((unknown.bits(), 1), &*first).unwrap();
-    let reference = log.remove((lost.bits(), 2)).unwrap().unwrap().value().to_vec();
-    log.insert((lost.bits(), 2), &reference[..9]).unwrap();
+    // The sessions have written two rows each, one session after the other.
+    let mut first = log.remove(1).unwrap().unwrap().value().to_vec();
+    first[RECORD + 2..RECORD + 4].copy_from_slice(&999_u16.to_le_bytes());
+    log.insert(1, &*first).unwrap();
+    let reference = log.remove(4).unwrap().unwrap().value().to_vec();
+    log.insert(4, &reference[..RECORD + 9]).unwrap();
     drop(log);
     txn.commit().unwrap();
     drop(db);
@@ -156,6 +162,62 @@ async fn a_record_that_cannot_be_read_concerns_its_session_only() {
     append(&journal, unknown, fence, 3, "the supervisor's last word").await.unwrap();
 }
 
+#[tokio::test]
+async fn a_long_journal_is_read_page_by_page() {
+    let (_dir, journal) = strict();
+    let other = SessionId::from_bits(2 << 70);
+    let fences = [take_over(&journal, SESSION).await, take_over(&journal, other).await];
+    for seq in 1..=300 {
+        for (session, fence) in [SESSION, other].into_iter().zip(fences) {
+            append(&journal, session, fence, seq, &format!("{session} {seq}")).await.unwrap();
+        }
+    }
+    for (from, max) in [(0, 0), (1, 1), (1, 64), (60, 10), (64, 1), (128, 130), (299, 9), (300, 1), (301, 5)]
+    {
+        let rows = journal.read(Read::Records { session: SESSION, from, max }).await.unwrap();
+        let Rows::Records(records) = rows else { panic!("{rows:?}") };
+        let expect: Vec<u64> = (from.max(1)..=300).take(max).collect();
+        let seqs: Vec<u64> = records.iter().map(|stored| stored.seq).collect();
+        assert_eq!(seqs, expect, "{max} from {from}");
+        let whose = |stored: &StoredRecord| {
+            matches!(&stored.record.body, Body::CallEnded(ended)
+                if ended.end.content == format!("{SESSION} {}", stored.seq))
+        };
+        assert!(records.iter().all(whose));
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_schema_1_is_brought_up_to_date() {
+    let (dir, journal) = strict();
+    drop(journal);
+    let path = dir.path().join("hermod.redb");
+    let sessions = [1, 2, u128::MAX].map(SessionId::from_bits);
+    let txn = Database::create(&path).unwrap().begin_write().unwrap();
+    txn.delete_table(LOG).unwrap();
+    txn.open_table(META).unwrap().insert("schema_version", 1).unwrap();
+    for session in sessions {
+        for seq in 1..=200 {
+            let Write::Append(append) = one(session, Incarnation { epoch: 1, revival: 1 }, seq, "old") else {
+                panic!("not an append")
+            };
+            let key = (session.bits(), seq);
+            txn.open_table(LOG_1).unwrap().insert(key, &*encode(&append.records[0])).unwrap();
+        }
+    }
+    txn.commit().unwrap();
+    let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+    for session in sessions {
+        assert_eq!(records(&journal, session).await, Ok(200));
+        let fence = take_over(&journal, session).await;
+        append(&journal, session, fence, 201, "new").await.unwrap();
+        assert_eq!(records(&journal, session).await, Ok(201));
+    }
+    drop(journal);
+    let txn = Database::create(&path).unwrap().begin_read().unwrap();
+    assert!(txn.open_table(LOG_1).is_err(), "the old rows are gone");
+}
+
 #[test]
 fn what_is_no_store_of_ours_is_not_opened() {
     let check = |spoil: &dyn Fn(&Path), expect: &str| {
@@ -171,7 +233,7 @@ fn what_is_no_store_of_ours_is_not_opened() {
         txn.open_table(META).unwrap().insert("schema_version", 7).unwrap();
         txn.commit().unwrap();
     };
-    check(&newer, "schema version 7, and this program knows 1");
+    check(&newer, "schema version 7, and this program knows 2");
     check(&|path| fs::write(path, "no database at all").unwrap(), "cannot be used as a store");
     let foreign = |path: &Path| {
         fs::remove_file(path).unwrap();
@@ -183,10 +245,10 @@ fn what_is_no_store_of_ours_is_not_opened() {
     let other_types = |path: &Path| {
         let txn = Database::create(path).unwrap().begin_write().unwrap();
         txn.delete_table(LOG).unwrap();
-        txn.open_table(TableDefinition::<u64, u64>::new("log")).unwrap();
+        txn.open_table(TableDefinition::<u64, u64>::new("appends")).unwrap();
         txn.commit().unwrap();
     };
-    check(&other_types, "log is of type Table<u64, u64>");
+    check(&other_types, "appends is of type Table<u64, u64>");
     let folder = |path: &Path| {
         fs::remove_file(path).unwrap();
         fs::create_dir(path).unwrap();

@@ -112,6 +112,7 @@ impl State {
         match message {
             SessionMsg::Submit(input, reply) => self.wait(input, Some(Reply::Submit(reply)), None),
             SessionMsg::Stop(run, reason, reply) => {
+                self.hurry();
                 self.wait(Input::Stop { run, reason }, Some(Reply::Stop(reply)), None);
             }
             SessionMsg::Inner(Inner::Input(input)) => {
@@ -133,6 +134,13 @@ impl State {
 
     fn wait(&mut self, input: Input, reply: Option<Reply>, grant: Option<Grant>) {
         self.waiting.push_back(Waiting { input, reply, grant });
+    }
+
+    /// What is on its way to disk goes next: a stop has to wait for it.
+    fn hurry(&self) {
+        if self.in_flight.is_some() && self.wiring.persistence.cast(PersistenceMsg::Hurry(self.id)).is_err() {
+            tracing::debug!(session = %self.id, "persistence is gone");
+        }
     }
 
     fn now(&self) -> Now {

@@ -7,12 +7,13 @@ use reqwest::{Client, header};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 
-const LOG: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
+const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
+const TAILS: TableDefinition<u128, (u64, u64, u64)> = TableDefinition::new("tails");
 const ACCOUNTS: TableDefinition<u128, &[u8]> = TableDefinition::new("accounts");
 /// An account row of one run without limits.
 const ACCOUNT: [u8; 40] = [7; 40];
 
-/// redb alone, strict: for each append its records, encoded, and one row of an account.
+/// redb alone, strict: for each append one row with its records, encoded, one that finds it, and one of an account.
 pub(crate) struct Bare {
     db: Database,
     next: u64,
@@ -31,16 +32,17 @@ impl Bare {
         let mut txn = self.db.begin_write().expect("one writer");
         txn.set_quick_repair(true);
         let mut log = txn.open_table(LOG).expect("a table");
+        let mut tails = txn.open_table(TAILS).expect("a table");
         let mut accounts = txn.open_table(ACCOUNTS).expect("a table");
         for n in 0..sessions as u128 {
-            for (seq, record) in (self.next..).zip(records) {
-                log.insert((n << 64, seq), &*encode(record)).expect("a row");
-            }
+            let row: Vec<u8> = records.iter().flat_map(encode).collect();
+            log.insert(self.next, &*row).expect("a row");
+            tails.insert(n << 64, (self.next, self.next, 0)).expect("a row");
+            self.next += 1;
             accounts.insert(n << 64, &ACCOUNT[..]).expect("a row");
         }
-        drop((log, accounts));
+        drop((log, tails, accounts));
         txn.commit().expect("a commit");
-        self.next += records.len() as u64;
     }
 }
 

@@ -9,27 +9,37 @@ use hermod_actors::{
 use redb::{ReadableTable, WriteTransaction};
 use serde::Serialize;
 
-use super::{accounts, blobs::Spiller, fault::Fault, read, tables::Tables};
+use super::{
+    accounts,
+    blobs::Spiller,
+    fault::Fault,
+    log::{self, Tail},
+    read,
+    tables::Tables,
+};
 
 /// What the committer knows beside the store.
 #[derive(Debug)]
 pub(super) struct Memory {
     epoch: u64,
-    /// The sessions opened in this epoch: nobody else can append. (48 bytes for each.)
+    /// The sessions opened in this epoch: nobody else can append. (64 bytes for each.)
     open: HashMap<SessionId, Open>,
     /// Inbox rows are numbered by epoch and count, so that no number is used twice and none needs a row of its own.
     last_item: u64,
+    /// The last place taken in the log.
+    places: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Open {
     revival: u32,
-    last: Seq,
+    tail: Tail,
 }
 
 impl Memory {
-    pub(super) fn new(epoch: u64) -> Self {
-        Self { epoch, open: HashMap::new(), last_item: epoch << 32 }
+    /// At the beginning of an epoch, with the last place that is taken in the log.
+    pub(super) fn new(epoch: u64, places: u64) -> Self {
+        Self { epoch, open: HashMap::new(), last_item: epoch << 32, places }
     }
 }
 
@@ -93,8 +103,8 @@ impl<'t> Batch<'t> {
     fn append(&mut self, append: Append) -> Result<Appended, Stop> {
         let postings = admit(&append, self)?;
         self.dirty = true;
-        let Append { session, expected, records, index, key, take, send, .. } = append;
-        let last = self.log(session, expected, &records)?;
+        let Append { session, records, index, key, take, send, .. } = append;
+        let last = self.log(session, &records)?;
         self.post(&postings)?;
         for index in index {
             match index {
@@ -115,18 +125,14 @@ impl<'t> Batch<'t> {
         Ok(Appended { last, accounts })
     }
 
-    fn log(&mut self, session: SessionId, first: Seq, records: &[Arc<model::Record>]) -> Result<Seq, Stop> {
-        let log = self.tables.log.open()?;
-        let mut last = first;
-        for (seq, record) in (first..).zip(records) {
-            let value = model::encode(record);
-            log.insert((session.bits(), seq), &*self.spiller.store(&value)?)?;
-            last = seq;
-        }
-        if let Some(open) = self.memory.open.get_mut(&session) {
-            open.last = last;
-        }
-        Ok(last)
+    fn log(&mut self, session: SessionId, records: &[Arc<model::Record>]) -> Result<Seq, Stop> {
+        let Some(open) = self.memory.open.get_mut(&session) else {
+            return Err(Refusal::Malformed(format!("session {session} is not open")).into());
+        };
+        let spiller = &mut *self.spiller;
+        let stored = records.iter().map(|record| spiller.store(model::encode(record)));
+        open.tail = log::append(&mut self.tables, &mut self.memory.places, (session, open.tail), stored)?;
+        Ok(open.tail.last)
     }
 
     fn post(&mut self, postings: &[Posting]) -> Result<(), Stop> {
@@ -141,7 +147,7 @@ impl<'t> Batch<'t> {
         let (id, value) = (row.id.bits(), json(row));
         // A row that cannot be read is written over; its key goes on standing for the session.
         let before = {
-            let before = self.tables.sessions.open()?.insert(id, &*self.spiller.store(&value)?)?;
+            let before = self.tables.sessions.open()?.insert(id, &*self.spiller.store(value)?)?;
             before.and_then(|before| {
                 let before = self.spiller.blobs().resolve(before.value()).ok()?;
                 serde_json::from_slice::<SessionRow>(&before).ok()
@@ -157,7 +163,7 @@ impl<'t> Batch<'t> {
 
     fn index_run(&mut self, row: &RunRow) -> Result<(), Stop> {
         let (id, value) = (row.id.bits(), json(row));
-        let new = self.tables.runs.open()?.insert(id, &*self.spiller.store(&value)?)?.is_none();
+        let new = self.tables.runs.open()?.insert(id, &*self.spiller.store(value)?)?.is_none();
         if new {
             self.tables.runs_by_session.open()?.insert((row.session.bits(), id), ())?;
         }
@@ -188,18 +194,21 @@ impl<'t> Batch<'t> {
         let known = self.memory.open.get(&session).copied();
         let open = match known {
             Some(open) => open,
-            None => Open { revival: 0, last: self.stored_last(session)? },
+            None => Open { revival: 0, tail: self.tail(session)? },
         };
         let open = Open { revival: open.revival.saturating_add(1), ..open };
         self.memory.open.insert(session, open);
         let incarnation = Incarnation { epoch: self.memory.epoch, revival: open.revival };
-        Ok(Opened { incarnation, last: open.last, inbox })
+        Ok(Opened { incarnation, last: open.tail.last, inbox })
     }
 
-    fn stored_last(&mut self, session: SessionId) -> Result<Seq, Stop> {
-        let bits = session.bits();
-        let last = self.tables.log.open()?.range((bits, 0)..=(bits, Seq::MAX))?.next_back();
-        Ok(last.transpose()?.map_or(0, |(key, _)| key.value().1))
+    fn tail(&mut self, session: SessionId) -> Result<Tail, Stop> {
+        Ok(self
+            .tables
+            .tails
+            .open()?
+            .get(session.bits())?
+            .map_or(Tail::default(), |tail| Tail::of(tail.value())))
     }
 
     fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, Stop> {
@@ -227,7 +236,7 @@ impl View for Batch<'_> {
     }
 
     fn last(&mut self, session: SessionId) -> Result<Seq, Stop> {
-        Ok(self.memory.open.get(&session).map_or(0, |open| open.last))
+        Ok(self.memory.open.get(&session).map_or(0, |open| open.tail.last))
     }
 
     fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Stop> {

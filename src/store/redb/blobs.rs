@@ -114,12 +114,13 @@ impl Spiller {
     }
 
     /// The stored form of `value`: itself, or a reference to the file that holds it now.
-    pub(super) fn store<'v>(&mut self, value: &'v [u8]) -> Result<Cow<'v, [u8]>, Fault> {
-        if value.len() <= LONGEST && !Blobs::is_spilled(value) {
-            return Ok(Cow::Borrowed(value));
+    pub(super) fn store<'v>(&mut self, value: impl Into<Cow<'v, [u8]>>) -> Result<Cow<'v, [u8]>, Fault> {
+        let value = value.into();
+        if value.len() <= LONGEST && !Blobs::is_spilled(&value) {
+            return Ok(value);
         }
-        let reference = refer(value);
-        self.write(&self.blobs.path(&reference[1..33]), value)?;
+        let reference = refer(&value);
+        self.write(&self.blobs.path(&reference[1..33]), &value)?;
         self.dirty.insert(reference[1]);
         Ok(Cow::Owned(reference.to_vec()))
     }
@@ -194,7 +195,7 @@ mod tests {
     fn a_lost_value_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()));
-        let stored = spiller.store(&vec![7; 20_000]).unwrap().into_owned();
+        let stored = spiller.store(vec![7; 20_000]).unwrap().into_owned();
         let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
             Err(Unreadable::Lost(text)) => assert!(text.contains(why), "{text}"),
             other => panic!("{other:?}"),

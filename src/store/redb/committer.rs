@@ -171,7 +171,14 @@ mod tests {
         Tables::of(&txn).create().unwrap();
         txn.commit().unwrap();
         let spiller = Spiller::new(Blobs::new(Path::new("no-such-folder").to_owned()));
-        Committer { db: Arc::new(db), memory: Memory::new(1), spiller, durability, pending: 0, failed: None }
+        Committer {
+            db: Arc::new(db),
+            memory: Memory::new(1, 0),
+            spiller,
+            durability,
+            pending: 0,
+            failed: None,
+        }
     }
 
     fn deliver(to: &mut Committer) -> Result<(), String> {

@@ -54,11 +54,11 @@ impl RedbJournal {
     }
 
     pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
-        let Store { dir, db, epoch, blobs } = store;
+        let Store { dir, db, epoch, places, blobs } = store;
         let db = Arc::new(db);
         let committer = Committer {
             db: Arc::clone(&db),
-            memory: Memory::new(epoch),
+            memory: Memory::new(epoch, places),
             spiller: Spiller::new(blobs.clone()),
             durability,
             pending: 0,

@@ -13,6 +13,8 @@ mod blobs;
 mod committer;
 mod fault;
 mod journal;
+mod log;
+mod migrate;
 mod open;
 mod read;
 mod tables;

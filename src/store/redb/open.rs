@@ -11,6 +11,7 @@ use redb::{Builder, Database, ReadableTable, TableHandle, backends::FileBackend}
 use super::{
     blobs::{Blobs, make_folder, sync_folder},
     fault::Fault,
+    migrate,
     tables::{META, Tables},
 };
 
@@ -18,7 +19,7 @@ const FILE: &str = "hermod.redb";
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 const SCHEMA_VERSION: &str = "schema_version";
 const EPOCH: &str = "epoch";
 /// An upper bound that fills as pages are read; nothing is allocated before.
@@ -72,6 +73,8 @@ pub(super) struct Store {
     pub(super) dir: PathBuf,
     pub(super) db: Database,
     pub(super) epoch: u64,
+    /// The last place taken in the log.
+    pub(super) places: u64,
     pub(super) blobs: Blobs,
 }
 
@@ -83,7 +86,7 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     let new = file.metadata().map_err(Fault::at(&path)).map_err(explain)?.len() == 0;
     let db = database(file).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
-    let epoch = begin(&path, &db, explain)?;
+    let (epoch, places) = begin(&path, &db, explain)?;
     let blobs = dir.join(BLOBS);
     make_folder(&blobs).map_err(explain)?;
     if new {
@@ -92,7 +95,7 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
         let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
         above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
     }
-    Ok(Store { dir: dir.to_owned(), db, epoch, blobs: Blobs::new(blobs) })
+    Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs) })
 }
 
 fn database(file: File) -> Result<Database, Fault> {
@@ -100,9 +103,9 @@ fn database(file: File) -> Result<Database, Fault> {
     Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
 }
 
-/// Checks what the store is, and begins the next epoch in it.
-fn begin(path: &Path, db: &Database, explain: impl Fn(Fault) -> OpenError) -> Result<u64, OpenError> {
-    let begun = || -> Result<Result<u64, OpenError>, Fault> {
+/// Checks what the store is, brings it up to date, and begins the next epoch in it: the epoch, and the last place in the log.
+fn begin(path: &Path, db: &Database, explain: impl Fn(Fault) -> OpenError) -> Result<(u64, u64), OpenError> {
+    let begun = || -> Result<Result<(u64, u64), OpenError>, Fault> {
         let mut txn = db.begin_write()?;
         txn.set_quick_repair(true);
         let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
@@ -119,9 +122,12 @@ fn begin(path: &Path, db: &Database, explain: impl Fn(Fault) -> OpenError) -> Re
         meta.insert(SCHEMA_VERSION, SCHEMA)?;
         meta.insert(EPOCH, epoch)?;
         drop(meta);
-        Tables::of(&txn).create()?;
+        if found == 1 {
+            migrate::from_1(&txn)?;
+        }
+        let places = Tables::of(&txn).create()?;
         txn.commit()?;
-        Ok(Ok(epoch))
+        Ok(Ok((epoch, places)))
     };
     begun().map_err(explain)?
 }

@@ -1,7 +1,7 @@
 use std::{borrow::Cow, str};
 
 use hermod_actors::{
-    model::{Account, AccountId, DecodeError, RunId, RunRow, Seq, SessionId, SessionRow, decode},
+    model::{Account, AccountId, DecodeError, Record, RunId, RunRow, Seq, SessionId, SessionRow, decode},
     port::{InboxItem, InboxRow, Read, ReadError, Rows, StoredRecord},
 };
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition};
@@ -11,11 +11,17 @@ use super::{
     accounts,
     blobs::{Blobs, Unreadable},
     fault::Fault,
-    tables::{ACCOUNTS, INBOX, KEYS, LOG, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
+    log::{Row, Tail},
+    tables::{
+        ACCOUNTS, INBOX, KEYS, LOG, MARKS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS, TAILS,
+    },
 };
 
 /// So many bytes of rows are read and decoded within 0.2 ms.
 const SHORT: usize = 64 * 1024;
+
+/// A row of the log and its place.
+type PlacedRow = (u64, AccessGuard<'static, &'static [u8]>);
 
 /// Why a read ends.
 pub(super) enum Halt {
@@ -78,21 +84,51 @@ impl Reader {
     }
 
     fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, Halt> {
-        let bits = session.bits();
+        let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
         let mut records = Vec::new();
-        for row in self.open(LOG)?.range((bits, from)..=(bits, Seq::MAX))?.take(max) {
-            let (key, stored) = row?;
-            let seq = key.value().1;
-            self.spend(stored.value())?;
-            let record = match self.blobs.resolve(stored.value()) {
-                Ok(value) => decode(&value),
-                Err(Unreadable::Lost(why)) => Err(DecodeError::Malformed(why)),
-                Err(Unreadable::System(why)) => return Err(ReadError::Unavailable(why).into()),
-            };
-            let record = record.map_err(|error| ReadError::Record { session, seq, error })?;
-            records.push(StoredRecord { seq, record });
+        for (place, bytes) in self.rows_between(session, from, end)?.iter().rev() {
+            let row = Row::parse(session, *place, bytes.value());
+            let row = row.map_err(|why| damaged(session, from, why))?;
+            for (seq, stored) in row.records().filter(|(seq, _)| (from..end).contains(seq)) {
+                let stored = stored.map_err(|why| damaged(session, seq, why))?;
+                records.push(StoredRecord { seq, record: self.record(session, seq, stored)? });
+            }
         }
         Ok(records)
+    }
+
+    /// The rows that hold records of this range, and perhaps some after it; the last one first.
+    fn rows_between(&mut self, session: SessionId, from: Seq, end: Seq) -> Result<Vec<PlacedRow>, Halt> {
+        let bits = session.bits();
+        let mut rows = Vec::new();
+        let Some(tail) = self.open(TAILS)?.get(bits)?.map(|tail| Tail::of(tail.value())) else {
+            return Ok(rows);
+        };
+        let mark = self.open(MARKS)?.range((bits, end.saturating_sub(1))..=(bits, Seq::MAX))?.next();
+        let mark = mark.transpose()?.map(|(_, place)| place.value());
+        let log = self.open(LOG)?;
+        let (mut place, mut seq) = (mark.unwrap_or(tail.place), tail.last);
+        while place != 0 && from <= seq {
+            let missing = || damaged(session, seq, format!("row {place} of the log is missing"));
+            let row = log.get(place)?.ok_or_else(missing)?;
+            self.spend(row.value())?;
+            let Row { first, before, .. } =
+                Row::parse(session, place, row.value()).map_err(|why| damaged(session, seq, why))?;
+            rows.push((place, row));
+            (place, seq) = (before, first.saturating_sub(1));
+        }
+        Ok(rows)
+    }
+
+    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record, Halt> {
+        if Blobs::is_spilled(stored) && self.left.is_some() {
+            return Err(Halt::Long);
+        }
+        match self.blobs.resolve(stored) {
+            Ok(value) => decode(&value).map_err(|error| ReadError::Record { session, seq, error }.into()),
+            Err(Unreadable::Lost(why)) => Err(damaged(session, seq, why)),
+            Err(Unreadable::System(why)) => Err(ReadError::Unavailable(why).into()),
+        }
     }
 
     fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, Halt> {
@@ -208,6 +244,10 @@ fn unreadable(table: &'static str, error: Unreadable) -> ReadError {
         Unreadable::Lost(error) => ReadError::Row { table, error },
         Unreadable::System(error) => ReadError::Unavailable(error),
     }
+}
+
+fn damaged(session: SessionId, seq: Seq, why: String) -> Halt {
+    ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
 }
 
 fn failed(fault: &Fault) -> Halt {

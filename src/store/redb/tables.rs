@@ -1,4 +1,4 @@
-use redb::{Key, Table, TableDefinition, Value, WriteTransaction};
+use redb::{Key, ReadableTable, Table, TableDefinition, Value, WriteTransaction};
 
 use super::fault::Fault;
 
@@ -7,8 +7,12 @@ pub(super) type Place = (u128, u64);
 type Definition<K, V> = TableDefinition<'static, K, V>;
 
 pub(super) const META: Definition<&str, u64> = Definition::new("meta");
-/// Records, encoded.
-pub(super) const LOG: Definition<Place, &[u8]> = Definition::new("log");
+/// Rows of records, by their places in the order of time. See [`super::log`].
+pub(super) const LOG: Definition<u64, &[u8]> = Definition::new("appends");
+/// For each session the place of its last row, its last sequence, and its rows since the last mark.
+pub(super) const TAILS: Definition<u128, (u64, u64, u64)> = Definition::new("tails");
+/// (session, the last sequence of a row) and the place of that row.
+pub(super) const MARKS: Definition<Place, u64> = Definition::new("marks");
 pub(super) const INBOX: Definition<Place, &[u8]> = Definition::new("inbox");
 pub(super) const ACCOUNTS: Definition<u128, &[u8]> = Definition::new("accounts");
 /// Rows as JSON.
@@ -24,7 +28,9 @@ pub(super) const KEYS: Definition<&str, u128> = Definition::new("keys");
 
 /// The tables of one write transaction, each opened when it is first needed: a table that is not touched costs nothing.
 pub(super) struct Tables<'t> {
-    pub(super) log: Lazy<'t, Place, &'static [u8]>,
+    pub(super) log: Lazy<'t, u64, &'static [u8]>,
+    pub(super) tails: Lazy<'t, u128, (u64, u64, u64)>,
+    pub(super) marks: Lazy<'t, Place, u64>,
     pub(super) inbox: Lazy<'t, Place, &'static [u8]>,
     pub(super) accounts: Lazy<'t, u128, &'static [u8]>,
     pub(super) sessions: Lazy<'t, u128, &'static [u8]>,
@@ -39,6 +45,8 @@ impl<'t> Tables<'t> {
     pub(super) fn of(txn: &'t WriteTransaction) -> Self {
         Self {
             log: Lazy::new(txn, LOG),
+            tails: Lazy::new(txn, TAILS),
+            marks: Lazy::new(txn, MARKS),
             inbox: Lazy::new(txn, INBOX),
             accounts: Lazy::new(txn, ACCOUNTS),
             sessions: Lazy::new(txn, SESSIONS),
@@ -50,9 +58,11 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// Makes the tables that are not there yet, so that a read finds all of them.
-    pub(super) fn create(mut self) -> Result<(), Fault> {
-        self.log.open()?;
+    /// Makes the tables that are not there yet, so that a read finds all of them. Says the last place in the log.
+    pub(super) fn create(mut self) -> Result<u64, Fault> {
+        let places = self.log.open()?.last()?.map_or(0, |(place, _)| place.value());
+        self.tails.open()?;
+        self.marks.open()?;
         self.inbox.open()?;
         self.accounts.open()?;
         self.sessions.open()?;
@@ -61,7 +71,7 @@ impl<'t> Tables<'t> {
         self.runs_by_session.open()?;
         self.open_runs.open()?;
         self.keys.open()?;
-        Ok(())
+        Ok(places)
     }
 }
 

@@ -1,0 +1,216 @@
+//! How records lie in the store: a row for each append, in the order of time and not of sessions, so that a commit with
+//! appends of many sessions writes neighbouring pages. Each row names the session's row before it; `tails` says where a
+//! session ends, and `marks` names every 64th row of it, so that a page of a long journal is found without walking all
+//! of it.
+
+use std::borrow::Cow;
+
+use hermod_actors::model::{Seq, SessionId};
+
+use super::{fault::Fault, tables::Tables};
+
+/// Rows of a session from one mark to the next.
+const MARKED: u64 = 64;
+/// What would make a row longer begins the next one: pages are powers of two, and a long value wastes half.
+const LONGEST: usize = 16 * 1024;
+/// Session, first sequence, place of the session's row before (0: none); then the records, each behind its length (u32).
+/// All little-endian.
+const HEADER: usize = 16 + 8 + 8;
+
+/// Where a session's records end; all 0 for a session without any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Tail {
+    /// The place of its last row.
+    pub(super) place: u64,
+    /// The sequence of its last record.
+    pub(super) last: Seq,
+    /// Rows since the last mark.
+    unmarked: u64,
+}
+
+impl Tail {
+    pub(super) fn of((place, last, unmarked): (u64, Seq, u64)) -> Self {
+        Self { place, last, unmarked }
+    }
+}
+
+/// Writes records of a session behind its tail. `places` is the last place taken by anyone.
+pub(super) fn append<'v>(
+    tables: &mut Tables<'_>,
+    places: &mut u64,
+    (session, mut tail): (SessionId, Tail),
+    stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>, Fault>>,
+) -> Result<Tail, Fault> {
+    let mut row = begin(session, tail);
+    for stored in stored {
+        let stored = stored?;
+        if row.len() > HEADER && row.len() + 4 + stored.len() > LONGEST {
+            put(tables, places, (session, &mut tail), &row)?;
+            row = begin(session, tail);
+        }
+        let length = u32::try_from(stored.len()).unwrap_or_else(|_| unreachable!("what is long is spilled"));
+        row.extend(length.to_le_bytes());
+        row.extend_from_slice(&stored);
+        tail.last += 1;
+    }
+    put(tables, places, (session, &mut tail), &row)?;
+    tables.tails.open()?.insert(session.bits(), (tail.place, tail.last, tail.unmarked))?;
+    Ok(tail)
+}
+
+fn begin(session: SessionId, tail: Tail) -> Vec<u8> {
+    let mut row = Vec::with_capacity(1024);
+    row.extend(session.bits().to_le_bytes());
+    row.extend((tail.last + 1).to_le_bytes());
+    row.extend(tail.place.to_le_bytes());
+    row
+}
+
+fn put(
+    tables: &mut Tables<'_>,
+    places: &mut u64,
+    (session, tail): (SessionId, &mut Tail),
+    row: &[u8],
+) -> Result<(), Fault> {
+    *places += 1;
+    tail.place = *places;
+    tables.log.open()?.insert(tail.place, row)?;
+    tail.unmarked += 1;
+    if tail.unmarked == MARKED {
+        tail.unmarked = 0;
+        tables.marks.open()?.insert((session.bits(), tail.last), tail.place)?;
+    }
+    Ok(())
+}
+
+/// A row as it is stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Row<'r> {
+    /// The sequence of its first record.
+    pub(super) first: Seq,
+    /// The place of the row before it; 0 if it is the first.
+    pub(super) before: u64,
+    rest: &'r [u8],
+}
+
+impl<'r> Row<'r> {
+    /// Reads the row at `place`, which must belong to `session`.
+    pub(super) fn parse(session: SessionId, place: u64, bytes: &'r [u8]) -> Result<Self, String> {
+        let mut rest = bytes;
+        let (owner, first, before) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+        let row = Self { first: u64::from_le_bytes(first), before: u64::from_le_bytes(before), rest };
+        let owner = SessionId::from_bits(u128::from_le_bytes(owner));
+        if owner != session {
+            return Err(format!("row {place} of the log belongs to session {owner}"));
+        }
+        // Whoever walks back must come to an end.
+        if row.before >= place {
+            return Err(format!("row {place} of the log names row {} as the one before it", row.before));
+        }
+        Ok(row)
+    }
+
+    /// Its records, as they are stored, and their sequences.
+    pub(super) fn records(&self) -> impl Iterator<Item = (Seq, Result<&'r [u8], String>)> + use<'r> {
+        let (mut rest, mut seq) = (self.rest, self.first);
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let record = record(&mut rest);
+            if record.is_err() {
+                rest = &[];
+            }
+            seq += 1;
+            Some((seq - 1, record))
+        })
+    }
+}
+
+fn record<'r>(rest: &mut &'r [u8]) -> Result<&'r [u8], String> {
+    let length = u32::from_le_bytes(take(rest)?);
+    let length = usize::try_from(length).map_err(|error| error.to_string())?;
+    let (record, after) = rest.split_at_checked(length).ok_or("its row ends within it")?;
+    *rest = after;
+    Ok(record)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], String> {
+    let (taken, after) = rest.split_first_chunk().ok_or("its row is too short")?;
+    *rest = after;
+    Ok(*taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use redb::{Builder, Database, ReadableTable, backends::InMemoryBackend};
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId::from_bits(7 << 64);
+
+    fn appended(db: &Database, tail: Tail, records: &[&[u8]]) -> (Tail, Vec<Vec<u8>>) {
+        let txn = db.begin_write().unwrap();
+        let mut tables = Tables::of(&txn);
+        let mut places = tail.place + 10;
+        let stored = records.iter().map(|record| Ok(Cow::Borrowed(*record)));
+        let tail = append(&mut tables, &mut places, (SESSION, tail), stored).unwrap();
+        let rows = tables.log.open().unwrap().iter().unwrap();
+        let rows = rows.map(|row| row.unwrap().1.value().to_vec()).collect();
+        drop(tables);
+        txn.commit().unwrap();
+        (tail, rows)
+    }
+
+    fn store() -> Database {
+        Builder::new().create_with_backend(InMemoryBackend::new()).unwrap()
+    }
+
+    #[test]
+    fn an_append_is_a_row_that_names_the_one_before() {
+        let db = store();
+        let (tail, _) = appended(&db, Tail::default(), &[b"one", b"two"]);
+        let (tail, rows) = appended(&db, tail, &[b"three"]);
+        assert_eq!(tail, Tail { place: 22, last: 3, unmarked: 2 });
+        let first = Row::parse(SESSION, 11, &rows[0]).unwrap();
+        let second = Row::parse(SESSION, 22, &rows[1]).unwrap();
+        assert_eq!((first.first, first.before, second.first, second.before), (1, 0, 3, 11));
+        let records: Vec<_> = first.records().chain(second.records()).collect();
+        assert_eq!(records, [(1, Ok(&b"one"[..])), (2, Ok(b"two")), (3, Ok(b"three"))]);
+    }
+
+    #[test]
+    fn what_is_long_takes_several_rows() {
+        let long = vec![b'x'; LONGEST - HEADER - 4];
+        let (tail, rows) = appended(&store(), Tail::default(), &[&long, b"y", &long]);
+        assert_eq!((tail.last, rows.len()), (3, 3));
+        assert!(rows.iter().all(|row| row.len() <= LONGEST));
+    }
+
+    #[test]
+    fn every_64th_row_is_marked() {
+        let db = store();
+        let tail = (0..130).fold(Tail::default(), |tail, _| appended(&db, tail, &[b"a", b"b"]).0);
+        let txn = db.begin_write().unwrap();
+        let marks = Tables::of(&txn).marks.open().unwrap().iter().unwrap().count();
+        assert_eq!((marks, tail.unmarked), (2, 2));
+    }
+
+    #[test]
+    fn a_damaged_row_says_so() {
+        let (_, rows) = appended(&store(), Tail::default(), &[b"one", b"two"]);
+        let row = &rows[0];
+        let check = |session: SessionId, place: u64, bytes: &[u8], expect: &str| {
+            let error = Row::parse(session, place, bytes).unwrap_err();
+            assert!(error.contains(expect), "{error}");
+        };
+        check(SESSION, 11, &row[..HEADER - 1], "too short");
+        check(SessionId::from_bits(1), 11, row, "belongs to session");
+        check(SESSION, 0, row, "names row 0");
+        for cut in [HEADER + 2, HEADER + 5, row.len() - 1] {
+            let records: Vec<_> = Row::parse(SESSION, 11, &row[..cut]).unwrap().records().collect();
+            let last = records.last().unwrap();
+            assert!(last.1.is_err(), "{cut}: {records:?}");
+        }
+    }
+}
