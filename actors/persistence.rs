@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
-const BATCH_WRITES: usize = 128;
+const BATCH_WRITES: usize = 64;
 /// Likewise, in bytes of records.
 const BATCH_BYTES: usize = 1 << 20;
 /// Records read at once on replay.
