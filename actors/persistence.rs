@@ -184,10 +184,10 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
     }
 }
 
-/// Whether somebody waits for it: a stop, or the end of a run, does not queue behind the work of other sessions.
+/// Whether somebody waits for it: a stop does not queue behind the work of other sessions.
 fn is_awaited(write: &Write) -> bool {
     let Write::Append(append) = write else { return false };
-    append.records.iter().any(|record| matches!(record.body, Body::RunStopping(_) | Body::RunEnded(_)))
+    append.records.iter().any(|record| matches!(record.body, Body::RunStopping(_)))
 }
 
 /// How much a write adds to its batch, roughly, in bytes.

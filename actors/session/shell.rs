@@ -276,6 +276,9 @@ impl State {
         if self.wiring.persistence.cast(write).is_err() {
             tracing::warn!(session = %self.id, "persistence is gone");
         }
+        if matches!(&self.life, Life::Awake(turn) if turn.is_stopping()) {
+            self.hurry();
+        }
     }
 
     /// The append came to something. An error ends this actor; its supervisor knows what to do.

@@ -104,6 +104,11 @@ impl Turn {
         }
     }
 
+    /// Whether the run under way only waits for its calls to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())
+    }
+
     /// The system prompt of the run under way, with the run's own system message as its last layer.
     pub(crate) fn system(&self) -> String {
         let own = self.current().and_then(|(_, spec)| spec.system.as_deref());
