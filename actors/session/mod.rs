@@ -5,7 +5,9 @@
 
 mod calls;
 mod shell;
+mod stored;
 mod view;
+mod write;
 
 use std::sync::Arc;
 
