@@ -14,7 +14,7 @@ use crate::{
     model::{CallId, Now, SessionId},
     provider::Lease,
     session::{
-        Accepted, Arguments, Inner, NotAccepted, SessionMsg, Wiring,
+        Arguments, Caller, Inner, SessionMsg, Wiring,
         calls::{Begun, Tasks},
         view::EncodedView,
     },
@@ -59,7 +59,7 @@ pub(super) struct Waiting {
 }
 
 pub(super) enum Reply {
-    Submit(RpcReplyPort<Result<Accepted, NotAccepted>>),
+    Submit(Caller),
     Stop(RpcReplyPort<()>),
 }
 
@@ -126,7 +126,7 @@ impl State {
                 self.wait(input, None, Some(Grant::Permit(permit)));
             }
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
-            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
+            SessionMsg::Look(_) | SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
         }
     }
 

@@ -84,8 +84,9 @@ impl State {
     pub(super) fn answer(&self, inputs: Vec<Waiting>, at: Timestamp) {
         for Waiting { input, reply, grant: _ } in inputs {
             let gone = match (input, reply) {
-                (Input::Submitted { run, .. }, Some(Reply::Submit(reply))) => {
-                    reply.send(Ok(Accepted { run, session: self.id, at })).is_err()
+                (Input::Submitted { run, .. }, Some(Reply::Submit(caller))) => {
+                    caller.answer(Ok(Accepted { run, session: self.id, at }));
+                    false
                 }
                 (_, Some(Reply::Stop(reply))) => reply.send(()).is_err(),
                 (_, Some(Reply::Submit(_)) | None) => false,
@@ -103,11 +104,7 @@ impl State {
             let taken = matches!(why, NotAccepted::KeyTaken(_));
             let refused = matches!(&waiting.input, Input::Submitted { key, .. } if taken || key.is_some());
             match waiting.reply {
-                Some(Reply::Submit(reply)) if refused => {
-                    if reply.send(Err(why.clone())).is_err() {
-                        tracing::debug!(session = %self.id, "nobody waits for the answer any more");
-                    }
-                }
+                Some(Reply::Submit(caller)) if refused => caller.answer(Err(why.clone())),
                 reply => rest.push(Waiting { reply, ..waiting }),
             }
         }
