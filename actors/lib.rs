@@ -10,6 +10,7 @@ pub mod port;
 pub mod testkit;
 
 mod hub;
+mod look;
 mod persistence;
 mod policy;
 mod provider;
@@ -22,5 +23,5 @@ mod turn;
 pub use provider::ProviderStatus;
 pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Watch, World};
 pub use session::{Accepted, NotAccepted};
-pub use supervisor::Terminated;
+pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};
 pub use tool_executor::ToolStatus;

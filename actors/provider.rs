@@ -3,10 +3,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
+    look::Look,
     model::{Failure, FailureClass, ModelRef},
     port::Provider as Endpoint,
 };
@@ -107,7 +108,7 @@ pub(crate) enum ProviderMsg {
     /// An attempt ended.
     Report(Result<(), Failure>),
     /// What has been seen.
-    Status(RpcReplyPort<ProviderStatus>),
+    Look(Look<ProviderStatus>),
 }
 
 /// The actor.
@@ -140,11 +141,7 @@ impl Actor for Provider {
                 status.failed += 1;
                 status.last_failure = Some(failure);
             }
-            ProviderMsg::Status(reply) => {
-                if reply.send(status.clone()).is_err() {
-                    tracing::debug!(provider = status.name, "nobody waits for the status any more");
-                }
-            }
+            ProviderMsg::Look(look) => look.at(status)?,
         }
         Ok(())
     }

@@ -7,11 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
+    look::Look,
     model::{CallEnd, CallStatus, Hash, ToolCall, ToolSpec},
     port::Tool,
     turn::Plan,
@@ -131,7 +132,7 @@ pub(crate) enum ToolExecutorMsg {
     /// The task of a call of this tool ended without a word.
     Lost(Arc<str>),
     /// What has been seen.
-    Status(RpcReplyPort<ToolStatus>),
+    Look(Look<ToolStatus>),
 }
 
 /// The actor.
@@ -160,11 +161,7 @@ impl Actor for ToolExecutor {
         match message {
             ToolExecutorMsg::Ended(tool) => *status.ended.entry(tool.as_ref().into()).or_default() += 1,
             ToolExecutorMsg::Lost(tool) => *status.lost.entry(tool.as_ref().into()).or_default() += 1,
-            ToolExecutorMsg::Status(reply) => {
-                if reply.send(status.clone()).is_err() {
-                    tracing::debug!("nobody waits for the status of the tools any more");
-                }
-            }
+            ToolExecutorMsg::Look(look) => look.at(status)?,
         }
         Ok(())
     }

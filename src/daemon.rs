@@ -32,6 +32,8 @@ const MAX_TURNS: u64 = 90;
 const PROVIDER_CALLS: usize = 64;
 /// Tool calls that may be under way at once.
 const TOOL_CALLS: usize = 64;
+/// Submissions that may wait until they are on disk.
+const SUBMISSIONS: usize = 1_024;
 /// The folder of rehearsal scripts in the state directory.
 const SCRIPTS: &str = "scripts";
 
@@ -205,6 +207,7 @@ pub async fn start(
         providers,
         tools: tool::builtin(),
         tool_calls: TOOL_CALLS,
+        submissions: SUBMISSIONS,
         defaults,
     };
     let runtime = Runtime::start(world).await.map_err(StartError::Actors)?;

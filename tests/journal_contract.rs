@@ -1,6 +1,6 @@
 //! Every journal keeps the one contract; and what only the store on disk promises.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use hermod::store::redb::{Durability, OpenError, RedbJournal};
 use hermod_actors::{
@@ -9,7 +9,7 @@ use hermod_actors::{
         Timestamp, encode,
     },
     port::{Append, Journal, JournalError, Read, ReadError, Rows, StoredRecord, Write, Written},
-    testkit::{MemoryJournal, Open, journal_contract},
+    testkit::{FaultyJournal, JournalFault, MemoryJournal, Open, fault_contract, journal_contract},
 };
 use redb::{Database, ReadableDatabase, TableDefinition};
 use tempfile::{TempDir, tempdir};
@@ -25,14 +25,7 @@ const SESSION: SessionId = SessionId::from_bits(1 << 70);
 
 #[tokio::test]
 async fn memory_keeps_the_contract() {
-    let make = || -> Open {
-        let mut journal: Option<MemoryJournal> = None;
-        Box::new(move || {
-            let next = journal.as_ref().map_or_else(MemoryJournal::new, MemoryJournal::reopened);
-            Box::new(journal.insert(next).clone())
-        })
-    };
-    journal_contract(make).await;
+    journal_contract(memory).await;
 }
 
 #[tokio::test]
@@ -317,4 +310,33 @@ fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> Write
     let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
     let record = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
     Write::Append(Box::new(Append::new(session, fence, seq, vec![record])))
+}
+
+fn memory() -> Open {
+    let mut journal: Option<MemoryJournal> = None;
+    Box::new(move || {
+        let next = journal.as_ref().map_or_else(MemoryJournal::new, MemoryJournal::reopened);
+        Box::new(journal.insert(next).clone())
+    })
+}
+
+fn on_disk() -> Open {
+    let dir = tempdir().expect("a temporary folder");
+    Box::new(move || Box::new(RedbJournal::open(dir.path(), Durability::Strict).expect("a store")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_journal_keeps_the_contract() {
+    let slow = JournalFault::Slow(Duration::from_secs(3));
+    journal_contract(|| -> Open {
+        let mut open = memory();
+        Box::new(move || Box::new(FaultyJournal::new(Arc::from(open()), slow, 1)))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_failing_journal_leaves_is_whole() {
+    fault_contract(memory).await;
+    fault_contract(on_disk).await;
 }

@@ -90,6 +90,11 @@ pub enum Cause {
         /// What it died of, the last time.
         error: String,
     },
+    /// Its session's journal cannot be read by this program.
+    Quarantined {
+        /// Why.
+        error: String,
+    },
 }
 
 impl fmt::Display for Cause {
@@ -104,6 +109,7 @@ impl fmt::Display for Cause {
             Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
             Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),
+            Self::Quarantined { error } => write!(f, "quarantined: {error}"),
         }
     }
 }

@@ -34,6 +34,25 @@ impl Deaths {
     }
 }
 
+/// Deaths in a row at the same step.
+#[derive(Debug, Default)]
+pub(crate) struct InARow<S> {
+    step: Option<S>,
+    deaths: u32,
+}
+
+impl<S: PartialEq> InARow<S> {
+    /// Counts a death at `step`, and says how many there were in a row.
+    pub(crate) fn count(&mut self, step: S) -> u32 {
+        self.deaths = match &self.step {
+            Some(last) if *last == step => self.deaths.saturating_add(1),
+            Some(_) | None => 1,
+        };
+        self.step = Some(step);
+        self.deaths
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +69,17 @@ mod tests {
         check(&[0, 10, 20], Verdict::GiveUp);
         check(&[0, 10, 1_500], Verdict::Restart);
         check(&[0, 1_500, 1_900, 2_400], Verdict::GiveUp);
+    }
+
+    #[test]
+    fn only_deaths_in_a_row_at_one_step_count() {
+        let check = |steps: &[u8], expected: u32| {
+            let mut deaths = InARow::default();
+            assert_eq!(steps.iter().map(|step| deaths.count(*step)).last(), Some(expected), "{steps:?}");
+        };
+        check(&[1], 1);
+        check(&[1, 1, 1], 3);
+        check(&[1, 1, 2], 1);
+        check(&[1, 2, 1], 1);
     }
 }

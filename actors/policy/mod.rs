@@ -3,5 +3,5 @@
 mod intensity;
 mod retry;
 
-pub(crate) use intensity::{Deaths, Intensity, Verdict};
+pub(crate) use intensity::{Deaths, InARow, Intensity, Verdict};
 pub(crate) use retry::{Billing, RetryPolicy, billing};

@@ -1,4 +1,4 @@
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -17,6 +17,12 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
     /// 2.1 s as `Stopped`; when the future is dropped, nothing that it started is left running.
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
+
+    /// How long a call with these arguments may take at the very most: then its future is dropped, and the model reads
+    /// that it timed out. `None` means the default of 10 min. A tool that has a limit of its own says a little more here.
+    fn limit(&self, _arguments: &Value) -> Option<Duration> {
+        None
+    }
 }
 
 /// Arguments that are not acceptable.

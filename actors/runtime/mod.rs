@@ -2,13 +2,14 @@
 
 mod read;
 mod request;
+mod tree;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use tokio::sync::{
-    oneshot,
+    OwnedSemaphorePermit, oneshot,
     watch::{Receiver, channel},
 };
 
@@ -17,10 +18,8 @@ use crate::{
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
     port::{Journal, Read},
-    provider::{ProviderMsg, ProviderStatus},
-    session::{Accepted, NotAccepted, SessionMsg},
-    supervisor::{Doors, NewSession, Parts, ProvidersMsg, Root, SessionsMsg, Terminated},
-    tool_executor::{ToolExecutorMsg, ToolStatus},
+    session::{Accepted, Caller, NotAccepted, SessionMsg},
+    supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
     turn::Input,
 };
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
@@ -32,10 +31,11 @@ const TRIES: usize = 5;
 /// The running system.
 #[derive(Debug)]
 pub struct Runtime {
-    root: ActorRef<()>,
+    root: ActorRef<RootMsg>,
     doors: Doors,
     journal: Arc<dyn Journal>,
     defaults: Defaults,
+    submissions: usize,
     terminated: Receiver<Option<Terminated>>,
 }
 
@@ -51,13 +51,15 @@ impl Runtime {
             providers: world.providers,
             tools: world.tools,
             tool_calls: world.tool_calls,
+            submissions: world.submissions,
             terminated,
             doors,
         };
         let failed = |error: String| Terminated::Actor { name: "Root", error };
         let (root, _) = Actor::spawn(None, Root, parts).await.map_err(|error| failed(error.to_string()))?;
         let doors = opened.await.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { root, doors, journal: world.journal, defaults: world.defaults, terminated: watched })
+        let (journal, defaults, submissions) = (world.journal, world.defaults, world.submissions);
+        Ok(Self { root, doors, journal, defaults, submissions, terminated: watched })
     }
 
     /// What a request is run with if it does not say otherwise.
@@ -96,6 +98,7 @@ impl Runtime {
             let error = "is empty; say what is to be done".into();
             return Err(RunError::Invalid { field: "input", error });
         }
+        let permit = self.admit()?;
         if let Some(first) = self.known(request.idempotency_key.as_ref()).await? {
             return Ok(first);
         }
@@ -106,14 +109,18 @@ impl Runtime {
         for _ in 0..TRIES {
             let (session, key) = place.clone();
             let new = Arc::new(NewSession { key, prompt: Arc::clone(&prompt) });
+            let permit = Arc::clone(&permit);
             let input = Input::Submitted {
                 run,
                 input: Arc::clone(&request.input),
                 spec: Arc::clone(&spec),
                 key: request.idempotency_key.clone(),
             };
-            let answer =
-                self.ask(|reply| SessionsMsg::To(session, new, SessionMsg::Submit(input, reply))).await;
+            let answer = self
+                .ask(|reply| {
+                    SessionsMsg::To(session, new, SessionMsg::Submit(input, Caller::new(reply, permit)))
+                })
+                .await;
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
                 Some(Err(NotAccepted::Duplicate(first))) => return self.accepted(first).await,
@@ -204,28 +211,6 @@ impl Runtime {
         self.read_sessions(Read::Sessions { max }).await
     }
 
-    /// What each provider has seen since the runtime started, by name.
-    pub async fn providers(&self) -> Vec<ProviderStatus> {
-        let mut statuses = Vec::new();
-        for name in self.doors.wiring.leases.names() {
-            let (sender, receiver) = oneshot::channel();
-            let ask = ProvidersMsg::To(Arc::clone(name), ProviderMsg::Status(sender.into()));
-            if self.doors.wiring.providers.cast(ask).is_ok()
-                && let Ok(status) = receiver.await
-            {
-                statuses.push(status);
-            }
-        }
-        statuses
-    }
-
-    /// What the executor has seen since the runtime started; `None` if it is gone.
-    pub async fn tool_status(&self) -> Option<ToolStatus> {
-        let (sender, receiver) = oneshot::channel();
-        self.doors.wiring.executor.cast(ToolExecutorMsg::Status(sender.into())).ok()?;
-        receiver.await.ok()
-    }
-
     /// Ends all tasks and actors without an outcome: at the next start, what was under way goes on.
     pub async fn suspend(self) {
         self.ask(SessionsMsg::Suspend).await.unwrap_or_default();
@@ -274,9 +259,16 @@ impl Runtime {
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {
         self.alive()?;
         self.doors.sessions.cast(message).map_err(|_| {
-            let error = "it is gone".into();
-            RunError::Terminated(Terminated::Actor { name: "SessionSupervisor", error })
+            let reason = self.terminated.borrow().clone();
+            RunError::Terminated(reason.unwrap_or(Terminated::Suspended))
         })
+    }
+
+    /// Leave to wait until a submission is on disk. Stops need none.
+    fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
+        let permit = Arc::clone(&self.doors.admission).try_acquire_owned();
+        let overloaded = || NotAccepted::Overloaded { waiting: self.submissions };
+        permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
     }
 
     async fn resolve(&self, choice: &SessionChoice) -> Result<(SessionId, Arc<str>), RunError> {

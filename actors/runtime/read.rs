@@ -49,7 +49,11 @@ impl Runtime {
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
         // What was said last stands directly before the terminal record, in the same append.
-        let records = self.journal(row.session, row.last.saturating_sub(1).max(row.first)).await?;
+        let records = match self.journal(row.session, row.last.saturating_sub(1).max(row.first)).await {
+            // Of a quarantined session only the outcome is known.
+            Err(RunError::Read(ReadError::Record { .. })) => Vec::new(),
+            records => records?,
+        };
         let said = records.iter().find_map(|(_, record)| {
             let Body::ModelAnswered(answered) = &record.body else { return None };
             (answered.call.run == row.id).then(|| Arc::clone(&answered.message))

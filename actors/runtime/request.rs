@@ -22,6 +22,8 @@ pub struct World {
     pub tools: Vec<Arc<dyn Tool>>,
     /// How many tool calls may be under way at once.
     pub tool_calls: usize,
+    /// How many submissions may wait until they are on disk; one more is refused as overloaded.
+    pub submissions: usize,
     /// What a request that does not say otherwise is run with.
     pub defaults: Defaults,
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -18,27 +19,48 @@ use crate::{
     model::{Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, SessionId},
     port::{Deltas, Invocation, ModelRequest},
     provider::{Lease, NoLease, ProviderMsg},
-    session::{Inner, SessionMsg, Wiring, view::EncodedView},
-    supervisor::ProvidersMsg,
+    session::{Inner, SessionMsg, Wiring, view::EncodedView, watchdog},
+    supervisor::{Address, ProvidersMsg},
     tool_executor::{ToolExecutorMsg, arguments},
     turn::{Effect, Input, Turn},
 };
 
 /// The running tasks of one session. The supervisor holds them too: it revives a session only when they have ended.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CallTasks(Arc<Mutex<JoinSet<()>>>);
+pub(crate) struct CallTasks(Arc<Running>);
+
+#[derive(Debug)]
+struct Running {
+    /// `None` when they were ended: none is started any more.
+    tasks: Mutex<Option<JoinSet<()>>>,
+    /// Held while they are being ended, so that whoever comes second waits too.
+    ending: tokio::sync::Mutex<()>,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Self { tasks: Mutex::new(Some(JoinSet::new())), ending: tokio::sync::Mutex::default() }
+    }
+}
 
 impl CallTasks {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(tasks) = &mut *tasks else {
+            // A set that is dropped aborts what is in it.
+            return JoinSet::new().spawn(task);
+        };
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task)
     }
 
-    /// Aborts all and resolves when they are gone.
+    /// Aborts all and resolves when they are gone. None is started after this.
     pub(crate) async fn end(&self) {
-        let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        tasks.shutdown().await;
+        let _ending = self.0.ending.lock().await;
+        let tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut tasks) = tasks {
+            tasks.shutdown().await;
+        }
     }
 }
 
@@ -98,8 +120,14 @@ impl Tasks {
         };
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
         let tools = Arc::clone(&self.wiring.tools);
-        let encoder = lease.endpoint.encoder();
-        let (head, messages) = view.render(turn, &encoder, || tools.specs(&spec.tools));
+        // An adapter's panic is the call's, not the session's.
+        let rendered = catch_unwind(AssertUnwindSafe(|| {
+            view.render(turn, &lease.endpoint.encoder(), || tools.specs(&spec.tools))
+        }));
+        let Ok((head, messages)) = rendered else {
+            *view = EncodedView::default();
+            return self.lost(started.call, started.attempt);
+        };
         let request = ModelRequest {
             call: started.call,
             model: Arc::clone(&lease.model.model),
@@ -108,7 +136,7 @@ impl Tasks {
             messages,
         };
         let guard = Guard::new(self.session.clone(), started.call, started.attempt);
-        let providers = self.wiring.providers.clone();
+        let providers = Arc::clone(&self.wiring.providers);
         let deltas = Published {
             hub: Arc::clone(&self.wiring.hub),
             session: self.id,
@@ -117,11 +145,7 @@ impl Tasks {
         };
         let cancelled = cancel.clone();
         self.tasks.spawn(async move {
-            let answer = tokio::select! {
-                biased;
-                () = cancelled.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
-                answer = lease.endpoint.call(request, &deltas) => answer,
-            };
+            let answer = watchdog::answer(lease.endpoint.call(request, &deltas), &cancelled).await;
             let report = answer.as_ref().map(|_| ()).map_err(Clone::clone);
             let name = Arc::clone(&lease.model.provider);
             if providers.cast(ProvidersMsg::To(name, ProviderMsg::Report(report))).is_err() {
@@ -161,11 +185,11 @@ impl Tasks {
             cancel: cancel.clone(),
         });
         let tool = self.wiring.tools.get(&name).cloned();
-        let executor = self.wiring.executor.clone();
+        let executor = Arc::clone(&self.wiring.executor);
         self.tasks.spawn(async move {
-            let lost = Report(executor.clone(), Some(Arc::clone(&name)));
+            let lost = Report(executor, Some(Arc::clone(&name)));
             let end = match (tool, invocation) {
-                (Some(tool), Ok(invocation)) => tool.run(invocation).await,
+                (Some(tool), Ok(invocation)) => watchdog::end(&*tool, invocation).await,
                 (None, _) => {
                     let error = format!("the tool `{name}` is not there any more");
                     CallEnd::error(CallStatus::Error, &error, None, "try another way")
@@ -277,7 +301,7 @@ impl Drop for Guard {
 }
 
 /// Tells the executor how a tool's task ended.
-struct Report(ActorRef<ToolExecutorMsg>, Option<Arc<str>>);
+struct Report(Arc<Address<ToolExecutorMsg>>, Option<Arc<str>>);
 
 impl Report {
     fn ended(mut self) {

@@ -5,7 +5,10 @@
 
 mod calls;
 mod shell;
+mod stored;
 mod view;
+mod watchdog;
+mod write;
 
 use std::sync::Arc;
 
@@ -14,15 +17,16 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     hub::Hub,
+    look::Look,
     model::{RunId, SessionId, StopReason, Timestamp},
     persistence::{PersistenceMsg, Stored},
     port::{Clock, JournalError},
     provider::{Lease, Leases},
-    supervisor::ProvidersMsg,
+    supervisor::{Address, ProvidersMsg},
     tool_executor::{ToolExecutorMsg, Tools},
     turn::{Dormant, Input},
 };
-use shell::State;
+pub(crate) use shell::State;
 
 pub(crate) use calls::CallTasks;
 
@@ -30,8 +34,8 @@ pub(crate) use calls::CallTasks;
 #[derive(Debug, Clone)]
 pub(crate) struct Wiring {
     pub(crate) persistence: ActorRef<PersistenceMsg>,
-    pub(crate) providers: ActorRef<ProvidersMsg>,
-    pub(crate) executor: ActorRef<ToolExecutorMsg>,
+    pub(crate) providers: Arc<Address<ProvidersMsg>>,
+    pub(crate) executor: Arc<Address<ToolExecutorMsg>>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) hub: Arc<Hub>,
@@ -42,11 +46,13 @@ pub(crate) struct Wiring {
 #[derive(Debug)]
 pub(crate) enum SessionMsg {
     /// Accept a run.
-    Submit(Input, RpcReplyPort<Result<Accepted, NotAccepted>>),
+    Submit(Input, Caller),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
+    /// What it is at.
+    Look(Look<State>),
     /// Its own.
     Inner(Inner),
 }
@@ -64,6 +70,30 @@ pub(crate) enum Inner {
     Stored(u64, Result<Stored, JournalError>),
     /// What was about to come has had its turn.
     GoOn,
+}
+
+/// Who waits for a submission's answer, and the permit that bounds how many do: it is given back when both are gone.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    reply: RpcReplyPort<Result<Accepted, NotAccepted>>,
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl Caller {
+    /// Whoever waits for this reply, and was admitted.
+    pub(crate) fn new(
+        reply: RpcReplyPort<Result<Accepted, NotAccepted>>,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self { reply, _permit: permit }
+    }
+
+    /// Answers.
+    pub(crate) fn answer(self, answer: Result<Accepted, NotAccepted>) {
+        if self.reply.send(answer).is_err() {
+            tracing::debug!("nobody waits for the answer of a submission any more");
+        }
+    }
 }
 
 /// A run that is on disk.
@@ -89,9 +119,17 @@ pub enum NotAccepted {
     /// The session dies whatever is tried.
     #[error("session {0} keeps dying; `hermod journal {0}` shows how far it came")]
     KeepsDying(SessionId),
-    /// The session's journal cannot be read or written.
-    #[error("session {session}: {error}")]
-    Session {
+    /// Too many submissions wait to be written. Nothing was done: come again.
+    #[error("{waiting} submissions wait to be written already; try again later")]
+    Overloaded {
+        /// How many may wait.
+        waiting: usize,
+    },
+    /// The session's journal cannot be read by this program. Others are not touched.
+    #[error(
+        "session {session} is quarantined: {error}; begin a new session, or use the version that wrote it"
+    )]
+    Quarantined {
         /// The session.
         session: SessionId,
         /// Why.
@@ -137,6 +175,7 @@ impl Actor for Session {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
+            SessionMsg::Look(look) => return look.at(state),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)
             | SessionMsg::Suspend(_)

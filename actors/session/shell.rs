@@ -1,4 +1,5 @@
-//! What happens in a session's handler: inputs in, one append at a time, then what is due.
+//! What happens in a session's handler: inputs in, one append at a time, then what is due. `write.rs` is the way of
+//! inputs to disk, `stored.rs` the way back.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -6,67 +7,66 @@ use std::{
     sync::Arc,
 };
 
-use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Body, CallId, Durable, Event, EventBody, Now, Record, SessionId, Timestamp},
-    persistence::{PersistenceMsg, Stored},
-    port::{Append, JournalError, Refusal, Write},
-    provider::{Lease, NoLease},
+    model::{CallId, Now, SessionId},
+    persistence::PersistenceMsg,
+    provider::Lease,
     session::{
-        Accepted, Arguments, Inner, NotAccepted, SessionMsg, Wiring,
+        Arguments, Caller, Inner, SessionMsg, Wiring,
         calls::{Begun, Tasks},
         view::EncodedView,
     },
-    turn::{Decision, Dormant, Draft, Effect, Input, Turn, Want},
+    turn::{Dormant, Effect, Input, Turn},
 };
 
 /// Its state.
 pub(crate) struct State {
-    id: SessionId,
-    me: ActorRef<SessionMsg>,
-    wiring: Arc<Wiring>,
-    life: Life,
+    pub(super) id: SessionId,
+    pub(super) me: ActorRef<SessionMsg>,
+    pub(super) wiring: Arc<Wiring>,
+    pub(super) life: Life,
     /// When this incarnation began on the process's clock, and how long the session had been alive then.
-    epoch: (u64, u64),
-    waiting: VecDeque<Waiting>,
-    in_flight: Option<InFlight>,
+    pub(super) epoch: (u64, u64),
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) in_flight: Option<InFlight>,
     /// Whether a `GoOn` is on its way.
-    gathering: bool,
-    appends: u64,
+    pub(super) gathering: bool,
+    pub(super) appends: u64,
     /// Leases and permits of calls whose start is on its way to disk.
-    granted: BTreeMap<(CallId, u32), Grant>,
-    begun: BTreeMap<Effect, Begun>,
-    tasks: Tasks,
-    view: EncodedView,
+    pub(super) granted: BTreeMap<(CallId, u32), Grant>,
+    pub(super) begun: BTreeMap<Effect, Begun>,
+    pub(super) tasks: Tasks,
+    pub(super) view: EncodedView,
     /// Who waits until nothing is on its way to disk; meanwhile nothing is started.
-    suspending: Option<RpcReplyPort<()>>,
+    pub(super) suspending: Option<RpcReplyPort<()>>,
 }
 
 /// A session before and after its first decision is durable.
-enum Life {
+pub(super) enum Life {
     Dormant(Dormant, Input),
     Awake(Turn),
     /// Only within a handler, while the one is made the other.
     Waking,
 }
 
-struct Waiting {
-    input: Input,
-    reply: Option<Reply>,
+pub(super) struct Waiting {
+    pub(super) input: Input,
+    pub(super) reply: Option<Reply>,
     /// What `Leased` and `Permitted` speak of.
-    grant: Option<Grant>,
+    pub(super) grant: Option<Grant>,
 }
 
-enum Reply {
-    Submit(RpcReplyPort<Result<Accepted, NotAccepted>>),
+pub(super) enum Reply {
+    Submit(Caller),
     Stop(RpcReplyPort<()>),
 }
 
-struct InFlight {
-    number: u64,
-    inputs: Vec<Waiting>,
+pub(super) struct InFlight {
+    pub(super) number: u64,
+    pub(super) inputs: Vec<Waiting>,
 }
 
 /// What a call needs to start.
@@ -128,22 +128,22 @@ impl State {
                 self.wait(input, None, Some(Grant::Permit(permit)));
             }
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
-            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
+            SessionMsg::Look(_) | SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
         }
     }
 
-    fn wait(&mut self, input: Input, reply: Option<Reply>, grant: Option<Grant>) {
+    pub(super) fn wait(&mut self, input: Input, reply: Option<Reply>, grant: Option<Grant>) {
         self.waiting.push_back(Waiting { input, reply, grant });
     }
 
     /// What is on its way to disk goes next: a stop has to wait for it.
-    fn hurry(&self) {
+    pub(super) fn hurry(&self) {
         if self.in_flight.is_some() && self.wiring.persistence.cast(PersistenceMsg::Hurry(self.id)).is_err() {
             tracing::debug!(session = %self.id, "persistence is gone");
         }
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         let clock = &self.wiring.clock;
         let alive = clock.monotonic_ms().saturating_sub(self.epoch.0);
         Now { at: clock.at(), active_ms: self.epoch.1 + alive }
@@ -185,213 +185,8 @@ impl State {
         }
     }
 
-    fn decide(&mut self) {
-        if self.in_flight.is_some() {
-            return;
-        }
-        let now = self.now();
-        let mut draft = match &self.life {
-            // A session that nobody wants anything of leaves no trace.
-            Life::Dormant(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return,
-            Life::Dormant(dormant, first) => dormant.draft(now, first),
-            Life::Awake(_) if self.waiting.is_empty() => return,
-            Life::Awake(turn) => turn.draft(now),
-            Life::Waking => return,
-        };
-        let inputs = self.take_waiting();
-        inputs.iter().for_each(|waiting| draft.feed(&waiting.input));
-        if self.suspending.is_none() {
-            self.grant(&mut draft);
-        }
-        // What would not be due any more is cancelled at once: cancelling does not need to be durable.
-        Tasks::cancel_all_but(&mut self.begun, &draft.due());
-        let decision = draft.finish();
-        if decision.records.is_empty() {
-            self.answer(inputs, now.at);
-            self.begin_due();
-            return;
-        }
-        self.append(decision, inputs);
-    }
-
-    /// What is to be decided together: all that waits, up to a second idempotency key (an append carries one).
-    fn take_waiting(&mut self) -> Vec<Waiting> {
-        let keyed = |waiting: &Waiting| matches!(waiting.input, Input::Submitted { key: Some(_), .. });
-        let second = self.waiting.iter().enumerate().filter(|(_, waiting)| keyed(waiting)).nth(1);
-        let count = second.map_or(self.waiting.len(), |(index, _)| index);
-        let mut inputs: Vec<Waiting> = self.waiting.drain(..count).collect();
-        for waiting in &mut inputs {
-            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
-                self.granted.extend(waiting.grant.take().map(|grant| ((call, attempt), grant)));
-            }
-        }
-        inputs
-    }
-
-    /// Takes what is free of what the draft wants, so that starts go to disk together with what made them due.
-    fn grant(&mut self, draft: &mut Draft) {
-        for want in draft.wants() {
-            match want {
-                Want::Lease { call, attempt } => {
-                    let Some(chain) = draft.chain().map(<[_]>::to_vec) else { continue };
-                    match self.wiring.leases.try_lease(&chain) {
-                        Ok(lease) => {
-                            draft.feed(&Input::Leased { call, attempt, model: lease.model.clone() });
-                            self.granted.insert((call, attempt), Grant::Lease(lease));
-                        }
-                        Err(NoLease::Never(failure)) => {
-                            draft.feed(&Input::NoLease { call, attempt, failure });
-                        }
-                        Err(NoLease::Busy(_)) => {}
-                    }
-                }
-                Want::Permit { call, attempt } => {
-                    if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
-                        draft.feed(&Input::Permitted { call, attempt });
-                        self.granted.insert((call, attempt), Grant::Permit(permit));
-                    }
-                }
-            }
-        }
-    }
-
-    fn append(&mut self, decision: Decision, inputs: Vec<Waiting>) {
-        let last = match &self.life {
-            Life::Awake(turn) => turn.last(),
-            Life::Dormant(dormant, _) => dormant.last(),
-            Life::Waking => return,
-        };
-        let fence = decision.fence;
-        let mut append = Append::new(self.id, fence, last + 1, decision.records);
-        (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
-        self.appends += 1;
-        let (number, me) = (self.appends, self.me.clone());
-        self.in_flight = Some(InFlight { number, inputs });
-        let reply = Box::new(move |stored| {
-            if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
-                tracing::debug!("an append was stored after its session had gone");
-            }
-        });
-        let write = PersistenceMsg::Write(Write::Append(Box::new(append)), reply);
-        if self.wiring.persistence.cast(write).is_err() {
-            tracing::warn!(session = %self.id, "persistence is gone");
-        }
-        if matches!(&self.life, Life::Awake(turn) if turn.is_stopping()) {
-            self.hurry();
-        }
-    }
-
-    /// The append came to something. An error ends this actor; its supervisor knows what to do.
-    pub(super) fn stored(
-        &mut self,
-        number: u64,
-        stored: Result<Stored, JournalError>,
-    ) -> Result<(), ActorProcessingErr> {
-        let Some(InFlight { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number) else {
-            return Ok(());
-        };
-        match stored? {
-            Stored::Appended(records) => self.durable(&records, inputs),
-            Stored::Refused(Refusal::NoAllowance(refusal)) => {
-                self.put_back(inputs);
-                let input = Input::Refused(refusal);
-                self.waiting.push_front(Waiting { input, reply: None, grant: None });
-            }
-            Stored::Refused(Refusal::Duplicate(run)) => self.reject(inputs, &NotAccepted::Duplicate(run)),
-            Stored::Refused(Refusal::KeyTaken(other)) => {
-                self.reject(inputs, &NotAccepted::KeyTaken(other));
-                self.me.stop(Some("another session has its key".into()));
-            }
-            Stored::Refused(
-                refusal @ (Refusal::Fenced(_) | Refusal::WrongSeq { .. } | Refusal::Malformed(_)),
-            ) => {
-                return Err(Box::new(refusal));
-            }
-            Stored::Opened(_) | Stored::Delivered => {}
-        }
-        Ok(())
-    }
-
-    fn durable(&mut self, records: &[Durable<Arc<Record>>], inputs: Vec<Waiting>) {
-        let first = match std::mem::replace(&mut self.life, Life::Waking) {
-            Life::Dormant(dormant, _) => {
-                let first = dormant.last() + 1;
-                self.life = Life::Awake(dormant.awake(records));
-                first
-            }
-            Life::Awake(mut turn) => {
-                let first = turn.last() + 1;
-                records.iter().for_each(|record| turn.apply(record));
-                self.life = Life::Awake(turn);
-                first
-            }
-            Life::Waking => return,
-        };
-        self.publish(first, records);
-        let at = records.first().map_or_else(Timestamp::default, |record| record.at);
-        self.answer(inputs, at);
-        self.begin_due();
-    }
-
-    fn publish(&self, first: u64, records: &[Durable<Arc<Record>>]) {
-        let hub = &self.wiring.hub;
-        for (record, seq) in records.iter().zip(first..) {
-            if hub.is_watched() {
-                let body = EventBody::Recorded { seq, record: record.clone() };
-                hub.publish(&Event { session: self.id, body });
-            }
-            if let Body::RunEnded(ended) = &record.body {
-                hub.ended(ended.run);
-            }
-        }
-    }
-
-    fn answer(&self, inputs: Vec<Waiting>, at: Timestamp) {
-        for Waiting { input, reply, grant: _ } in inputs {
-            let gone = match (input, reply) {
-                (Input::Submitted { run, .. }, Some(Reply::Submit(reply))) => {
-                    reply.send(Ok(Accepted { run, session: self.id, at })).is_err()
-                }
-                (_, Some(Reply::Stop(reply))) => reply.send(()).is_err(),
-                (_, Some(Reply::Submit(_)) | None) => false,
-            };
-            if gone {
-                tracing::debug!(session = %self.id, "nobody waits for the answer any more");
-            }
-        }
-    }
-
-    /// Answers submissions that were refused; whatever else was decided with them is decided again without them.
-    fn reject(&mut self, inputs: Vec<Waiting>, why: &NotAccepted) {
-        let mut rest = Vec::new();
-        for waiting in inputs {
-            let taken = matches!(why, NotAccepted::KeyTaken(_));
-            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if taken || key.is_some());
-            match waiting.reply {
-                Some(Reply::Submit(reply)) if refused => {
-                    if reply.send(Err(why.clone())).is_err() {
-                        tracing::debug!(session = %self.id, "nobody waits for the answer any more");
-                    }
-                }
-                reply => rest.push(Waiting { reply, ..waiting }),
-            }
-        }
-        self.put_back(rest);
-    }
-
-    /// Puts inputs back in front, with the grants that came with them; the others are given back.
-    fn put_back(&mut self, inputs: Vec<Waiting>) {
-        for mut waiting in inputs.into_iter().rev() {
-            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
-                waiting.grant = self.granted.remove(&(call, attempt));
-            }
-            self.waiting.push_front(waiting);
-        }
-        self.granted.clear();
-    }
-
     /// Starts what is due and not begun, and cancels what is begun and not due.
-    fn begin_due(&mut self) {
+    pub(super) fn begin_due(&mut self) {
         let now = self.now();
         let Life::Awake(turn) = &self.life else { return };
         if self.suspending.is_some() {

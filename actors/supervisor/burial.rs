@@ -3,42 +3,52 @@
 
 use std::sync::Arc;
 
-use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use crate::{
-    model::{Body, Cause, Ended, Outcome, Record, RunEnded, RunRow, RunState, SessionId},
+    model::{
+        Amounts, Body, Cause, Ended, Event, EventBody, Outcome, Record, RunEnded, RunId, RunRow, RunState,
+        SessionId, Settle,
+    },
     persistence::{PersistenceMsg, Stored},
-    port::{Append, Clock, Index, Journal, Opened, Read, Rows, Write},
+    port::{Append, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
+    session::Wiring,
+    supervisor::{
+        Writer,
+        opening::{Unopened, other_question},
+    },
 };
 
-/// Takes a session over and ends its open runs as `failed(crash_loop)`; says which they were.
+/// Takes a session over and ends its open runs, or the one of them that is named, as `failed` for this cause. What their
+/// calls had reserved counts as spent: nobody will know better.
 pub(super) async fn bury(
     journal: &dyn Journal,
-    writer: &ActorRef<PersistenceMsg>,
-    clock: &dyn Clock,
-    session: SessionId,
-    error: &str,
-) -> Result<Vec<RunRow>, String> {
-    let open: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(|error| error.to_string())? {
-        Rows::Runs(rows) => rows.into_iter().filter(|row| row.session == session).collect(),
+    wiring: &Wiring,
+    (session, only): (SessionId, Option<RunId>),
+    cause: Cause,
+) -> Result<(), Unopened> {
+    let open: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(Unopened::Read)? {
+        Rows::Runs(rows) => rows
+            .into_iter()
+            .filter(|row| row.session == session && only.is_none_or(|only| row.id == only))
+            .collect(),
         Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Vec::new(),
     };
     if open.is_empty() {
-        return Ok(open);
+        return Ok(());
     }
-    let Opened { incarnation, last, .. } = match write(writer, Write::Open(session)).await? {
+    let Opened { incarnation, last, .. } = match write(&wiring.persistence, Write::Open(session)).await? {
         Stored::Opened(opened) => opened,
-        Stored::Refused(refusal) => return Err(refusal.to_string()),
-        Stored::Appended(_) | Stored::Delivered => return Err("the store answered another question".into()),
+        Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
+        Stored::Appended(_) | Stored::Delivered => return Err(other_question()),
     };
-    let at = clock.at();
-    let ended = Ended::because(Outcome::Failed, Cause::CrashLoop { error: error.into() });
     let mut append = Append::new(session, incarnation, last + 1, Vec::new());
+    let (at, ended) = (wiring.clock.at(), Ended::because(Outcome::Failed, cause));
     for (row, seq) in open.iter().zip(last + 1..) {
         let (run, iterations, usage) = (row.id, row.iterations, row.usage);
         let body = Body::RunEnded(RunEnded { run, ended: ended.clone(), iterations, usage });
         append.records.push(Arc::new(Record { at, active_ms: 0, body }));
+        append.ledger.settle.extend(settled(journal, row).await.map_err(Unopened::Read)?);
         append.index.push(Index::Run(Box::new(RunRow {
             state: RunState::Ended,
             ended_at: Some(at),
@@ -47,22 +57,42 @@ pub(super) async fn bury(
             ..row.clone()
         })));
     }
-    match write(writer, Write::Append(Box::new(append))).await? {
-        Stored::Appended(_) => Ok(open),
-        Stored::Refused(refusal) => Err(refusal.to_string()),
-        Stored::Opened(_) | Stored::Delivered => Err("the store answered another question".into()),
+    match write(&wiring.persistence, Write::Append(Box::new(append))).await? {
+        Stored::Appended(records) => {
+            for (record, seq) in records.into_iter().zip(last + 1..) {
+                wiring.hub.publish(&Event { session, body: EventBody::Recorded { seq, record } });
+            }
+            open.iter().for_each(|row| wiring.hub.ended(row.id));
+            Ok(())
+        }
+        Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),
+        Stored::Opened(_) | Stored::Delivered => Err(other_question()),
     }
 }
 
+/// What a run's calls have reserved, as spent.
+async fn settled(journal: &dyn Journal, row: &RunRow) -> Result<Option<Settle>, ReadError> {
+    let account = match journal.read(Read::Account(row.account)).await? {
+        Rows::Account(account) => account,
+        Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) => None,
+    };
+    Ok(account.filter(|account| !account.reserved.is_empty()).map(|account| Settle {
+        account: row.account,
+        reserved: account.reserved,
+        spent: account.reserved,
+        refund: Amounts::default(),
+    }))
+}
+
 /// Writes, and waits until it is durable or refused.
-pub(super) async fn write(writer: &ActorRef<PersistenceMsg>, write: Write) -> Result<Stored, String> {
+pub(super) async fn write(writer: &Writer, write: Write) -> Result<Stored, JournalError> {
+    let gone = || JournalError::Unavailable("persistence is gone".into());
     let (sender, receiver) = oneshot::channel();
     let reply = Box::new(move |stored| {
         if sender.send(stored).is_err() {
             tracing::debug!("nobody waits for the write any more");
         }
     });
-    writer.cast(PersistenceMsg::Write(write, reply)).map_err(|_| "persistence is gone".to_owned())?;
-    let stored = receiver.await.map_err(|_| "persistence is gone".to_owned())?;
-    stored.map_err(|error| error.to_string())
+    writer.cast(PersistenceMsg::Write(write, reply)).map_err(|_| gone())?;
+    receiver.await.map_err(|_| gone())?
 }

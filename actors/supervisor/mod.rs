@@ -1,7 +1,7 @@
 //! The supervision tree.
 //!
 //! ```text
-//! Root                    one of its children gone for good → `Runtime::terminated` resolves with the reason
+//! Root                    starts its children again; one that keeps dying → `Runtime::terminated` resolves with the reason
 //! ├── Persistence         the one writer; its failure is the store's failure and ends the runtime
 //! ├── ProviderSupervisor
 //! │   └── Provider        one for each endpoint; started again when it dies
@@ -10,24 +10,29 @@
 //!     └── Session         one for each live session; revived from its journal when it dies
 //! ```
 
+mod address;
 mod burial;
+mod directory;
+mod opening;
 mod providers;
+mod root;
 mod sessions;
 
 use std::{fmt, sync::Arc};
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::sync::watch;
+use ractor::ActorRef;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    hub::Hub,
-    persistence::{Persistence, PersistenceMsg},
+    model::SessionId,
+    persistence::PersistenceMsg,
     port::{Clock, Journal, Provider, Tool},
-    provider::Leases,
     session::Wiring,
-    tool_executor::{ToolExecutor, Tools},
 };
-pub(crate) use providers::{ProviderSupervisor, ProvidersMsg};
+pub(crate) use address::Address;
+pub(crate) use directory::Directory;
+pub(crate) use providers::{ProviderSupervisor, ProvidersMsg, State as Providers};
+pub(crate) use root::{Root, RootMsg, RootState};
 pub(crate) use sessions::{NewSession, SessionSupervisor, SessionsMsg};
 
 /// Why a runtime has ended.
@@ -35,7 +40,7 @@ pub(crate) use sessions::{NewSession, SessionSupervisor, SessionsMsg};
 pub enum Terminated {
     /// It was told to.
     Suspended,
-    /// The store takes no writes any more.
+    /// The store takes no writes any more, or cannot be read.
     Store(String),
     /// A part of the runtime itself died, and could not be started again.
     Actor {
@@ -64,6 +69,7 @@ pub(crate) struct Parts {
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tool_calls: usize,
+    pub(crate) submissions: usize,
     pub(crate) terminated: watch::Sender<Option<Terminated>>,
     /// Where the parts that `Runtime` talks to go.
     pub(crate) doors: tokio::sync::oneshot::Sender<Doors>,
@@ -72,101 +78,53 @@ pub(crate) struct Parts {
 /// What `Runtime` talks to.
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
-    pub(crate) sessions: ActorRef<SessionsMsg>,
+    pub(crate) sessions: Arc<Address<SessionsMsg>>,
     pub(crate) wiring: Arc<Wiring>,
+    /// One for each submission that may wait until it is on disk: the bound of the mailboxes behind the door.
+    pub(crate) admission: Arc<Semaphore>,
 }
 
-/// The actor at the top.
-#[derive(Debug)]
-pub(crate) struct Root;
-
-/// Its state: who is who, and where to say that all is over.
-pub(crate) struct RootState {
-    children: Vec<(ActorId, &'static str)>,
-    persistence: ActorId,
-    hub: Arc<Hub>,
-    terminated: watch::Sender<Option<Terminated>>,
-}
-
-impl Actor for Root {
-    type Msg = ();
-    type State = RootState;
-    type Arguments = Parts;
-
-    async fn pre_start(&self, me: ActorRef<()>, parts: Parts) -> Result<RootState, ActorProcessingErr> {
-        let cell = me.get_cell();
-        let hub = Arc::new(Hub::default());
-        let leases = Arc::new(Leases::new(parts.providers));
-        let (persistence, _) =
-            Actor::spawn_linked(None, Persistence, Arc::clone(&parts.journal), cell.clone()).await?;
-        let clock = Arc::clone(&parts.clock);
-        let (providers, _) =
-            Actor::spawn_linked(None, ProviderSupervisor, (Arc::clone(&leases), clock), cell.clone()).await?;
-        let (executor, _) = Actor::spawn_linked(None, ToolExecutor, (), cell.clone()).await?;
-        let wiring = Arc::new(Wiring {
-            persistence: persistence.clone(),
-            providers: providers.clone(),
-            executor: executor.clone(),
-            leases,
-            tools: Arc::new(Tools::new(parts.tools, parts.tool_calls)),
-            hub: Arc::clone(&hub),
-            clock: parts.clock,
-        });
-        let of_sessions = (parts.journal, Arc::clone(&wiring), parts.boot);
-        let (sessions, _) = Actor::spawn_linked(None, SessionSupervisor, of_sessions, cell).await?;
-        let children = vec![
-            (providers.get_id(), "ProviderSupervisor"),
-            (executor.get_id(), "ToolExecutor"),
-            (sessions.get_id(), "SessionSupervisor"),
-        ];
-        if parts.doors.send(Doors { sessions, wiring }).is_err() {
-            return Err("whoever wanted the runtime has gone".into());
-        }
-        Ok(RootState { children, persistence: persistence.get_id(), hub, terminated: parts.terminated })
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        me: ActorRef<()>,
-        event: SupervisionEvent,
-        state: &mut RootState,
-    ) -> Result<(), ActorProcessingErr> {
-        let (who, error) = match event {
-            SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, why) => {
-                (cell.get_id(), why.unwrap_or_else(|| "it stopped".into()))
-            }
-            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
-        };
-        let name = state.children.iter().find(|(id, _)| *id == who).map(|(_, name)| *name);
-        let reason = match name {
-            _ if who == state.persistence => Terminated::Store(error),
-            Some(name) => Terminated::Actor { name, error },
-            None => return Ok(()),
-        };
-        tracing::error!(%reason, "the runtime ends");
-        state.end(reason);
-        me.stop(None);
-        Ok(())
-    }
-
-    async fn post_stop(&self, _me: ActorRef<()>, state: &mut RootState) -> Result<(), ActorProcessingErr> {
-        state.end(Terminated::Suspended);
-        Ok(())
-    }
-}
-
-impl RootState {
-    /// Says why, unless it was said already, and wakes all who wait.
-    fn end(&self, reason: Terminated) {
-        self.terminated.send_if_modified(|said| {
-            let first = said.is_none();
-            said.get_or_insert(reason);
-            first
-        });
-        self.hub.wake_all();
-    }
-}
-
-/// The address of Persistence, for those who only write.
+/// The address of Persistence, which is never started again, for those who only write.
 pub(crate) type Writer = ActorRef<PersistenceMsg>;
+
+/// What the supervisors know of the actors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// The parts below Root and the providers, from top to bottom.
+    pub parts: Vec<PartStatus>,
+    /// The sessions that the directory knows, by id.
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// A part of the tree that is there once, or once for each provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartStatus {
+    /// Its name; of a provider, `Provider NAME`.
+    pub name: String,
+    /// How often it was started again.
+    pub restarts: u32,
+}
+
+/// A session that the directory knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionStatus {
+    /// The session.
+    pub session: SessionId,
+    /// Where it is.
+    pub place: SessionPlace,
+    /// How often its actor died since it came in.
+    pub deaths: u32,
+}
+
+/// Where a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionPlace {
+    /// Its journal is being read.
+    Opening,
+    /// Its actor is there.
+    Live,
+    /// Its actor has died, and what it has left is being ended.
+    Ending,
+    /// Its journal cannot be read by this program; why. Nothing is done with it until the next start.
+    Quarantined(String),
+}

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::{
+    look::Look,
     policy::{Deaths, Intensity, Verdict},
     port::Clock,
     provider::{Leases, Provider, ProviderMsg},
+    supervisor::PartStatus,
 };
 
 /// A provider's actor may die so often; then the runtime goes on without its statistics.
@@ -18,6 +20,8 @@ const INTENSITY: Intensity = Intensity { deaths: 5, within_ms: 60_000 };
 pub(crate) enum ProvidersMsg {
     /// For the provider of that name.
     To(Arc<str>, ProviderMsg),
+    /// What its children are.
+    Look(Look<State>),
 }
 
 /// The actor.
@@ -30,9 +34,12 @@ pub(crate) struct State {
     children: BTreeMap<Arc<str>, Child>,
 }
 
+#[derive(Default)]
 struct Child {
-    actor: ActorRef<ProviderMsg>,
+    /// `None` if it was given up.
+    actor: Option<ActorRef<ProviderMsg>>,
     deaths: Deaths,
+    restarts: u32,
 }
 
 impl Actor for ProviderSupervisor {
@@ -45,25 +52,30 @@ impl Actor for ProviderSupervisor {
         me: ActorRef<ProvidersMsg>,
         (leases, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        let mut children = BTreeMap::new();
+        let mut state = State { clock, children: BTreeMap::new() };
         for name in leases.names() {
-            let (actor, _) = Actor::spawn_linked(None, Provider, Arc::clone(name), me.get_cell()).await?;
-            children.insert(Arc::clone(name), Child { actor, deaths: Deaths::default() });
+            state.children.insert(Arc::clone(name), Child::default());
+            state.start(&me, name).await;
         }
-        Ok(State { clock, children })
+        Ok(state)
     }
 
     async fn handle(
         &self,
         _me: ActorRef<ProvidersMsg>,
-        ProvidersMsg::To(name, message): ProvidersMsg,
+        message: ProvidersMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let sent = state.children.get(&name).map(|child| child.actor.cast(message));
-        if !matches!(sent, Some(Ok(()))) {
-            tracing::debug!(provider = %name, "a message for a provider that is not there");
+        match message {
+            ProvidersMsg::To(name, message) => {
+                let actor = state.children.get(&name).and_then(|child| child.actor.as_ref());
+                if !matches!(actor.map(|actor| actor.cast(message)), Some(Ok(()))) {
+                    tracing::debug!(provider = %name, "a message for a provider that is not there");
+                }
+                Ok(())
+            }
+            ProvidersMsg::Look(look) => look.at(state),
         }
-        Ok(())
     }
 
     async fn handle_supervisor_evt(
@@ -72,20 +84,66 @@ impl Actor for ProviderSupervisor {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let SupervisionEvent::ActorFailed(cell, error) = event else { return Ok(()) };
-        let now_ms = state.clock.monotonic_ms();
-        let dead = state.children.iter_mut().find(|(_, child)| child.actor.get_id() == cell.get_id());
-        let Some((name, child)) = dead else { return Ok(()) };
-        match child.deaths.count(now_ms, INTENSITY) {
-            Verdict::Restart => {
-                tracing::warn!(provider = %name, %error, "provider actor died, starting it again");
-                let (actor, _) = Actor::spawn_linked(None, Provider, Arc::clone(name), me.get_cell()).await?;
-                child.actor = actor;
-            }
-            Verdict::GiveUp => {
-                tracing::error!(provider = %name, %error, "provider actor keeps dying, given up");
-            }
+        let (who, error) = match event {
+            SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error.to_string()),
+            SupervisionEvent::ActorTerminated(cell, _, why) => (cell.get_id(), why.unwrap_or_default()),
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
+        };
+        if let Some(name) = state.name_of(who)
+            && state.may_start_again(&name, &error)
+        {
+            state.start(&me, &name).await;
         }
         Ok(())
+    }
+}
+
+impl State {
+    fn name_of(&self, who: ActorId) -> Option<Arc<str>> {
+        let is = |child: &Child| child.actor.as_ref().is_some_and(|actor| actor.get_id() == who);
+        self.children.iter().find(|(_, child)| is(child)).map(|(name, _)| Arc::clone(name))
+    }
+
+    /// Counts a death.
+    fn may_start_again(&mut self, name: &str, error: &str) -> bool {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(child) = self.children.get_mut(name) else { return false };
+        child.actor = None;
+        match child.deaths.count(now_ms, INTENSITY) {
+            Verdict::Restart => {
+                tracing::warn!(provider = name, error, "provider actor died, starting it again");
+                child.restarts += 1;
+                true
+            }
+            Verdict::GiveUp => {
+                tracing::error!(provider = name, error, "provider actor keeps dying, given up");
+                false
+            }
+        }
+    }
+
+    /// Starts a child; one that does not start has died.
+    async fn start(&mut self, me: &ActorRef<ProvidersMsg>, name: &Arc<str>) {
+        loop {
+            match Actor::spawn_linked(None, Provider, Arc::clone(name), me.get_cell()).await {
+                Ok((actor, _)) => {
+                    if let Some(child) = self.children.get_mut(name) {
+                        child.actor = Some(actor);
+                    }
+                    return;
+                }
+                Err(error) if self.may_start_again(name, &error.to_string()) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// What became of its children.
+    pub(crate) fn parts(&self) -> Vec<PartStatus> {
+        let part = |(name, child): (&Arc<str>, &Child)| PartStatus {
+            name: format!("Provider {name}"),
+            restarts: child.restarts,
+        };
+        self.children.iter().map(part).collect()
     }
 }

@@ -2,14 +2,20 @@
 
 mod clock;
 mod core_loop;
+mod drill;
+mod faulty;
 mod journal_contract;
 mod memory;
 mod scripted;
+mod strike;
 mod world;
 
 pub use clock::VirtualClock;
 pub use core_loop::CoreLoop;
-pub use journal_contract::{CASES, Case, Open, journal_contract};
+pub use drill::{DRILLS, Drill, Expect, NO_FREEZE, Seen};
+pub use faulty::{FaultyJournal, JournalFault};
+pub use journal_contract::{CASES, Case, FAULTS, Open, fault_contract, journal_contract};
 pub use memory::MemoryJournal;
 pub use scripted::{PlainEncoder, Script, ScriptedProvider, ScriptedTool, calls, says};
+pub use strike::{Part, Strike, strike};
 pub use world::world;

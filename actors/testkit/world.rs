@@ -18,6 +18,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
         providers: vec![("test".into(), Arc::new(provider), 1_000)],
         tools,
         tool_calls: 1_000,
+        submissions: 100_000,
         defaults: Defaults { spec, prompt: "You are a test.".into() },
     }
 }

@@ -261,37 +261,3 @@ async fn a_budget_too_small_for_one_call_ends_the_run() {
     let result = runtime.run(limited(&runtime, limits)).await.unwrap();
     assert_eq!((result.ended.outcome, result.iterations), (Outcome::BudgetExhausted, 0));
 }
-
-/// A provider whose encoder panics within the session's own handler.
-#[derive(Debug)]
-struct Poison;
-
-impl hermod_actors::port::Provider for Poison {
-    fn encoder(&self) -> Arc<dyn hermod_actors::port::Encoder> {
-        panic!("poisoned")
-    }
-
-    fn call<'a>(
-        &'a self,
-        _request: hermod_actors::port::ModelRequest,
-        _deltas: &'a dyn hermod_actors::port::Deltas,
-    ) -> futures::future::BoxFuture<'a, Result<hermod_actors::model::Answer, Failure>> {
-        unreachable!("nothing is encoded")
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_session_that_keeps_dying_ends_its_run_and_disturbs_no_other() {
-    let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
-    let mut world = world(journal, loops("read", 1), vec![reader()]);
-    world.providers.push(("poison".into(), Arc::new(Poison), 10));
-    let runtime = Runtime::start(world).await.unwrap();
-    let mut spec = runtime.defaults().spec.clone();
-    spec.chain = vec!["poison/model".parse().unwrap()];
-    let bad = RunRequest { spec: Some(spec), ..RunRequest::new("a") };
-    let (bad, good) = tokio::join!(runtime.run(bad), runtime.run(RunRequest::new("b")));
-    assert_eq!(good.unwrap().ended.outcome, Outcome::Completed);
-    let ended = bad.unwrap().ended;
-    assert_eq!(ended.outcome, Outcome::Failed);
-    assert!(ended.to_string().contains("crash_loop"), "{ended}");
-}

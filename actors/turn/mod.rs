@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
 pub(crate) use input::{Effect, Input, Plan, Want};
-pub(crate) use recovery::Dormant;
+pub(crate) use recovery::{Dormant, Standing};
 
 use crate::{
     model::{

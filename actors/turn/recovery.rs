@@ -9,14 +9,23 @@ use std::{
 use crate::{
     model::{
         Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Now, Record,
-        SessionId, SessionRevived, Timestamp,
+        RunId, SessionId, SessionRevived, Timestamp,
     },
     turn::{
         Input, Turn,
         draft::Draft,
-        run::{Asked, Asking, Call, CallState, Step},
+        run::{Asked, Asking, Call, CallState, Phase, Step},
     },
 };
+
+/// The step of a run at which a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The run under way.
+    pub(crate) run: RunId,
+    iteration: u32,
+    acting: bool,
+}
 
 /// A replayed session.
 #[derive(Debug)]
@@ -46,6 +55,16 @@ impl Dormant {
     /// How long it has been alive.
     pub(crate) const fn active_ms(&self) -> u64 {
         self.0.active_ms
+    }
+
+    /// Where it stands; `None` if no run is under way.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let Phase::Running(run) = &self.0.phase else { return None };
+        let acting = match &run.step {
+            Step::Asking(_) => false,
+            Step::Acting(_) | Step::Said(_) => true,
+        };
+        Some(Standing { run: run.id, iteration: run.iteration, acting })
     }
 
     /// Decides its first input, `Opened` or `Revived`, and whatever came in meanwhile.

@@ -31,7 +31,7 @@ pub(crate) enum Exit {
     Internal = 70,
     /// The disk or the store.
     Store = 74,
-    /// Another process holds the store.
+    /// Another process holds the store, or there is no room for a submission now.
     Busy = 75,
     /// What is configured does not do.
     Config = 78,
@@ -55,6 +55,7 @@ impl From<&Ended> for Exit {
             (Outcome::Completed, _) => Self::Ok,
             (Outcome::Failed, Some(Cause::Provider { failure })) => of_failure(&failure.class),
             (Outcome::Failed, Some(Cause::CrashLoop { .. })) => Self::Internal,
+            (Outcome::Failed, Some(Cause::Quarantined { .. })) => Self::Store,
             (Outcome::Stopped, Some(Cause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
             (Outcome::Failed | Outcome::Stopped, _) => Self::Failed,
             (Outcome::TimedOut, _) => Self::TimedOut,
@@ -100,8 +101,9 @@ impl From<&RunError> for Exit {
     fn from(error: &RunError) -> Self {
         match error {
             RunError::Invalid { .. } | RunError::NoSession(_) | RunError::NoRun(_) => Self::Usage,
-            RunError::NotAccepted(NotAccepted::Session { .. }) | RunError::Read(_) => Self::Store,
+            RunError::NotAccepted(NotAccepted::Quarantined { .. }) | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
+            RunError::NotAccepted(NotAccepted::Overloaded { .. }) => Self::Busy,
             RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,
             RunError::Terminated(terminated) => terminated.into(),
             RunError::StillRunning(_) => Self::TimedOut,
@@ -192,6 +194,7 @@ mod tests {
         check(&because(Outcome::Failed, failed(FailureClass::Lost)), 70);
         check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);
         check(&because(Outcome::Failed, Cause::CrashLoop { error: "x".into() }), 70);
+        check(&because(Outcome::Failed, Cause::Quarantined { error: "x".into() }), 74);
         check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Signal }), 130);
         check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command }), 1);
         let account = RunId::from_bits(1).into();

@@ -122,6 +122,24 @@ impl Reader {
         }
     }
 
+    /// Why this program cannot read a session's journal; `None` if it can.
+    pub(crate) async fn quarantined(&self, session: SessionId) -> Result<Option<String>, Failure> {
+        let mut from = 1;
+        loop {
+            match self.0.read(Read::Records { session, from, max: PAGE }).await {
+                Ok(Rows::Records(page)) => match page.last() {
+                    Some(last) if page.len() == PAGE => from = last.seq + 1,
+                    Some(_) | None => return Ok(None),
+                },
+                Ok(Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_)) => {
+                    return Err(other_question());
+                }
+                Err(error @ ReadError::Record { .. }) => return Ok(Some(error.to_string())),
+                Err(error) => return Err(RunError::Read(error).into()),
+            }
+        }
+    }
+
     /// The record that accepted a run.
     pub(crate) async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, Failure> {
         match self.page(row.session, row.first, 1).await?.pop() {
@@ -134,7 +152,8 @@ impl Reader {
 
     /// A run's row with the counts as they are now: the row of an unfinished run is as old as its last change of state.
     pub(crate) async fn counted(&self, mut row: RunRow) -> Result<RunRow, Failure> {
-        if row.state == RunState::Ended {
+        // What cannot be read cannot be counted; it must not hide the other runs.
+        if row.state == RunState::Ended || self.quarantined(row.session).await?.is_some() {
             return Ok(row);
         }
         (row.iterations, row.usage) = (0, Usage::default());

@@ -1,7 +1,7 @@
 //! `hermod sessions`: the conversations of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::port::Read;
+use hermod_actors::{model::SessionRow, port::Read};
 use serde_json::Value;
 
 use super::{ListArgs, exit::Failure, output::print, reader::Reader, report, runs, table};
@@ -35,29 +35,44 @@ enum Verb {
 pub(crate) async fn execute(args: SessionsArgs, reader: &Reader) -> Result<(), Failure> {
     match args.verb {
         Verb::List(list) => {
-            let rows = reader.sessions(Read::Sessions { max: list.max }).await?;
-            if list.json {
-                return print(&Value::from(rows.iter().map(report::session).collect::<Vec<_>>()).to_string());
+            let (mut cells, mut objects) = (Vec::new(), Vec::new());
+            for row in reader.sessions(Read::Sessions { max: list.max }).await? {
+                let quarantined = reader.quarantined(row.id).await?;
+                objects.push(object_of(&row, quarantined.as_deref()));
+                let state = state(quarantined.as_deref());
+                cells.push([row.id.to_string(), row.key.to_string(), rfc3339(row.opened_at), state]);
             }
-            let cells: Vec<_> = rows
-                .iter()
-                .map(|row| [row.id.to_string(), row.key.to_string(), rfc3339(row.opened_at)])
-                .collect();
-            print(&table::render(["SESSION", "KEY", "OPENED"], &cells))
+            if list.json {
+                return print(&Value::from(objects).to_string());
+            }
+            print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &cells))
         }
         Verb::Show { id, max, json } => {
             let session = reader.session(&id).await?;
+            let quarantined = reader.quarantined(session.id).await?;
             let mut rows = Vec::new();
             for row in reader.runs(Read::Runs { session: Some(session.id), max }).await? {
                 rows.push(reader.counted(row).await?);
             }
             if json {
-                let mut object = report::session(&session);
+                let mut object = object_of(&session, quarantined.as_deref());
                 object["runs"] = rows.iter().map(report::run).collect();
                 return print(&object.to_string());
             }
             let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
-            print(&format!("session  {id}\nkey      {key}\nopened   {opened}\n\n{}", runs::table_of(&rows)))
+            let (state, runs) = (state(quarantined.as_deref()), runs::table_of(&rows));
+            print(&format!("session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}"))
         }
     }
+}
+
+/// What can be done with it: everything, or nothing by this program, and why.
+fn state(quarantined: Option<&str>) -> String {
+    quarantined.map_or_else(|| "readable".into(), |why| format!("quarantined: {why}"))
+}
+
+fn object_of(row: &SessionRow, quarantined: Option<&str>) -> Value {
+    let mut object = report::session(row);
+    object["quarantined"] = quarantined.into();
+    object
 }

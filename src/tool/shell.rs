@@ -21,6 +21,8 @@ use crate::process::{self, Capture, Cause, Command, Ran};
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 const SHELL: &str = "/bin/sh";
 const TIMEOUT: u64 = 120;
+/// What ending a command and reading the rest of its output may take, with room.
+const ENDING: Duration = Duration::from_secs(30);
 
 /// Runs a shell command.
 #[derive(Debug)]
@@ -85,10 +87,18 @@ impl Typed for Shell {
             Ok(Err(bad)) => return typed::refused(&bad),
             Err(error) => return failed_inside(&error),
         };
-        let timeout = Duration::from_secs(timeout.unwrap_or(TIMEOUT));
+        let timeout = timeout_of(timeout);
         let arguments = vec!["-c".into(), command.into()];
         execute(Command { program: SHELL.into(), arguments, folder, timeout }, &site.cancel).await
     }
+
+    fn limit(arguments: &Arguments) -> Option<Duration> {
+        Some(timeout_of(arguments.timeout) + ENDING)
+    }
+}
+
+fn timeout_of(seconds: Option<u64>) -> Duration {
+    Duration::from_secs(seconds.unwrap_or(TIMEOUT))
 }
 
 fn folder(workspace: &str, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {

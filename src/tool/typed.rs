@@ -1,4 +1,4 @@
-use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc};
+use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
@@ -30,6 +30,11 @@ pub trait Typed: Debug + Send + Sync + 'static {
 
     /// Runs with arguments that passed `check`.
     fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
+
+    /// How long it may take at the very most, if it has a limit of its own.
+    fn limit(_arguments: &Self::Arguments) -> Option<Duration> {
+        None
+    }
 }
 
 /// Where and under which name a call works.
@@ -91,6 +96,10 @@ impl<T: Typed> Tool for Made<T> {
                 Err(bad) => refused(&bad),
             }
         })
+    }
+
+    fn limit(&self, arguments: &Value) -> Option<Duration> {
+        T::limit(&self.read(arguments).ok()?)
     }
 }
 

@@ -137,3 +137,31 @@ pub(super) async fn large_records_come_back(mut journal: Subject) {
     let opened = journal.take_over(id).await;
     assert_eq!((opened.last, &*opened.inbox[0].item), (4, item.as_str()));
 }
+
+pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
+    const RECORDS: u64 = 200;
+    let id = session(1);
+    let fence = journal.take_over(id).await.incarnation;
+    let mut append = Append::new(id, fence, 1, (1..=RECORDS).map(record).collect());
+    append.index = vec![index_run(1, id, RunState::Running)];
+    let records = async || match journal.read(Read::Records { session: id, from: 1, max: usize::MAX }).await {
+        Ok(Rows::Records(records)) => records.len() as u64,
+        other => panic!("{other:?}"),
+    };
+    let runs = async || match journal.read(Read::Run(run(1))).await {
+        Ok(Rows::Runs(rows)) => rows.len(),
+        other => panic!("{other:?}"),
+    };
+    let reading = async {
+        // It ends by itself: the commit is under way when the first read is made.
+        while records().await < RECORDS {
+            let (before, counted, after) = (runs().await, records().await, runs().await);
+            assert!(counted == 0 || counted == RECORDS, "{counted} of {RECORDS} records");
+            assert!(before == 0 || counted == RECORDS, "the row came before its records");
+            assert!(after == 1 || counted == 0, "the records came before their row");
+            tokio::task::yield_now().await;
+        }
+    };
+    let (appended, ()) = futures::join!(journal.append(append), reading);
+    assert_eq!(appended.last, RECORDS);
+}

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod appends;
+mod faults;
 mod inboxes;
 mod rows;
 mod subject;
@@ -9,6 +10,7 @@ mod subject;
 use futures::future::LocalBoxFuture;
 
 use crate::port::Journal;
+pub use faults::{FAULTS, fault_contract};
 use subject::Subject;
 
 /// Opens one store: the first call finds it empty, each later one finds what the calls before left. What an earlier call
@@ -34,6 +36,7 @@ cases! {
     appends::a_refusal_leaves_no_trace_and_disturbs_nobody,
     appends::an_append_without_records_is_malformed,
     appends::large_records_come_back,
+    appends::reads_never_show_half_an_append,
     accounts::a_ledger_counts_on_all_ancestors,
     accounts::what_does_not_fit_is_refused_with_its_numbers,
     accounts::what_exceeds_is_booked_and_refunded,

@@ -85,7 +85,7 @@ impl Subject {
         assert_eq!(self.read(what.clone()).await, Ok(expect), "{what:?}");
     }
 
-    async fn read(&self, what: Read) -> Result<Rows, ReadError> {
+    pub(super) async fn read(&self, what: Read) -> Result<Rows, ReadError> {
         self.journal().read(what).await
     }
 

@@ -1,0 +1,124 @@
+//! From an append to what it means: it is durable, and its inputs are answered; or it was refused.
+
+use std::sync::Arc;
+
+use ractor::ActorProcessingErr;
+
+use crate::{
+    model::{Body, Durable, Event, EventBody, Record, Timestamp},
+    persistence::Stored,
+    port::{JournalError, Refusal},
+    session::{
+        Accepted, NotAccepted,
+        shell::{InFlight, Life, Reply, State, Waiting},
+    },
+    turn::Input,
+};
+
+impl State {
+    /// The append came to something. An error ends this actor; its supervisor knows what to do.
+    pub(super) fn stored(
+        &mut self,
+        number: u64,
+        stored: Result<Stored, JournalError>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(InFlight { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number) else {
+            return Ok(());
+        };
+        match stored? {
+            Stored::Appended(records) => self.durable(&records, inputs),
+            Stored::Refused(Refusal::NoAllowance(refusal)) => {
+                self.put_back(inputs);
+                let input = Input::Refused(refusal);
+                self.waiting.push_front(Waiting { input, reply: None, grant: None });
+            }
+            Stored::Refused(Refusal::Duplicate(run)) => self.reject(inputs, &NotAccepted::Duplicate(run)),
+            Stored::Refused(Refusal::KeyTaken(other)) => {
+                self.reject(inputs, &NotAccepted::KeyTaken(other));
+                self.me.stop(Some("another session has its key".into()));
+            }
+            Stored::Refused(
+                refusal @ (Refusal::Fenced(_) | Refusal::WrongSeq { .. } | Refusal::Malformed(_)),
+            ) => {
+                return Err(Box::new(refusal));
+            }
+            Stored::Opened(_) | Stored::Delivered => {}
+        }
+        Ok(())
+    }
+
+    fn durable(&mut self, records: &[Durable<Arc<Record>>], inputs: Vec<Waiting>) {
+        let first = match std::mem::replace(&mut self.life, Life::Waking) {
+            Life::Dormant(dormant, _) => {
+                let first = dormant.last() + 1;
+                self.life = Life::Awake(dormant.awake(records));
+                first
+            }
+            Life::Awake(mut turn) => {
+                let first = turn.last() + 1;
+                records.iter().for_each(|record| turn.apply(record));
+                self.life = Life::Awake(turn);
+                first
+            }
+            Life::Waking => return,
+        };
+        self.publish(first, records);
+        let at = records.first().map_or_else(Timestamp::default, |record| record.at);
+        self.answer(inputs, at);
+        self.begin_due();
+    }
+
+    fn publish(&self, first: u64, records: &[Durable<Arc<Record>>]) {
+        let hub = &self.wiring.hub;
+        for (record, seq) in records.iter().zip(first..) {
+            if hub.is_watched() {
+                let body = EventBody::Recorded { seq, record: record.clone() };
+                hub.publish(&Event { session: self.id, body });
+            }
+            if let Body::RunEnded(ended) = &record.body {
+                hub.ended(ended.run);
+            }
+        }
+    }
+
+    pub(super) fn answer(&self, inputs: Vec<Waiting>, at: Timestamp) {
+        for Waiting { input, reply, grant: _ } in inputs {
+            let gone = match (input, reply) {
+                (Input::Submitted { run, .. }, Some(Reply::Submit(caller))) => {
+                    caller.answer(Ok(Accepted { run, session: self.id, at }));
+                    false
+                }
+                (_, Some(Reply::Stop(reply))) => reply.send(()).is_err(),
+                (_, Some(Reply::Submit(_)) | None) => false,
+            };
+            if gone {
+                tracing::debug!(session = %self.id, "nobody waits for the answer any more");
+            }
+        }
+    }
+
+    /// Answers submissions that were refused; whatever else was decided with them is decided again without them.
+    fn reject(&mut self, inputs: Vec<Waiting>, why: &NotAccepted) {
+        let mut rest = Vec::new();
+        for waiting in inputs {
+            let taken = matches!(why, NotAccepted::KeyTaken(_));
+            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if taken || key.is_some());
+            match waiting.reply {
+                Some(Reply::Submit(caller)) if refused => caller.answer(Err(why.clone())),
+                reply => rest.push(Waiting { reply, ..waiting }),
+            }
+        }
+        self.put_back(rest);
+    }
+
+    /// Puts inputs back in front, with the grants that came with them; the others are given back.
+    fn put_back(&mut self, inputs: Vec<Waiting>) {
+        for mut waiting in inputs.into_iter().rev() {
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+                waiting.grant = self.granted.remove(&(call, attempt));
+            }
+            self.waiting.push_front(waiting);
+        }
+        self.granted.clear();
+    }
+}

@@ -1,0 +1,114 @@
+//! From inputs to an append: what waits is decided together, with what is free of what it wants.
+
+use std::sync::Arc;
+
+use crate::{
+    persistence::PersistenceMsg,
+    port::{Append, Write},
+    provider::NoLease,
+    session::{
+        Inner, SessionMsg,
+        calls::Tasks,
+        shell::{Grant, InFlight, Life, State, Waiting},
+    },
+    turn::{Decision, Draft, Input, Want},
+};
+
+impl State {
+    /// Decides all that waits as one append, unless one is in flight.
+    pub(super) fn decide(&mut self) {
+        if self.in_flight.is_some() {
+            return;
+        }
+        let now = self.now();
+        let mut draft = match &self.life {
+            // A session that nobody wants anything of leaves no trace.
+            Life::Dormant(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return,
+            Life::Dormant(dormant, first) => dormant.draft(now, first),
+            Life::Awake(_) if self.waiting.is_empty() => return,
+            Life::Awake(turn) => turn.draft(now),
+            Life::Waking => return,
+        };
+        let inputs = self.take_waiting();
+        inputs.iter().for_each(|waiting| draft.feed(&waiting.input));
+        if self.suspending.is_none() {
+            self.grant(&mut draft);
+        }
+        // What would not be due any more is cancelled at once: cancelling does not need to be durable.
+        Tasks::cancel_all_but(&mut self.begun, &draft.due());
+        let decision = draft.finish();
+        if decision.records.is_empty() {
+            self.answer(inputs, now.at);
+            self.begin_due();
+            return;
+        }
+        self.append(decision, inputs);
+    }
+
+    /// What is to be decided together: all that waits, up to a second idempotency key (an append carries one).
+    fn take_waiting(&mut self) -> Vec<Waiting> {
+        let keyed = |waiting: &Waiting| matches!(waiting.input, Input::Submitted { key: Some(_), .. });
+        let second = self.waiting.iter().enumerate().filter(|(_, waiting)| keyed(waiting)).nth(1);
+        let count = second.map_or(self.waiting.len(), |(index, _)| index);
+        let mut inputs: Vec<Waiting> = self.waiting.drain(..count).collect();
+        for waiting in &mut inputs {
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+                self.granted.extend(waiting.grant.take().map(|grant| ((call, attempt), grant)));
+            }
+        }
+        inputs
+    }
+
+    /// Takes what is free of what the draft wants, so that starts go to disk together with what made them due.
+    fn grant(&mut self, draft: &mut Draft) {
+        for want in draft.wants() {
+            match want {
+                Want::Lease { call, attempt } => {
+                    let Some(chain) = draft.chain().map(<[_]>::to_vec) else { continue };
+                    match self.wiring.leases.try_lease(&chain) {
+                        Ok(lease) => {
+                            draft.feed(&Input::Leased { call, attempt, model: lease.model.clone() });
+                            self.granted.insert((call, attempt), Grant::Lease(lease));
+                        }
+                        Err(NoLease::Never(failure)) => {
+                            draft.feed(&Input::NoLease { call, attempt, failure });
+                        }
+                        Err(NoLease::Busy(_)) => {}
+                    }
+                }
+                Want::Permit { call, attempt } => {
+                    if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
+                        draft.feed(&Input::Permitted { call, attempt });
+                        self.granted.insert((call, attempt), Grant::Permit(permit));
+                    }
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, decision: Decision, inputs: Vec<Waiting>) {
+        let last = match &self.life {
+            Life::Awake(turn) => turn.last(),
+            Life::Dormant(dormant, _) => dormant.last(),
+            Life::Waking => return,
+        };
+        let fence = decision.fence;
+        let mut append = Append::new(self.id, fence, last + 1, decision.records);
+        (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
+        self.appends += 1;
+        let (number, me) = (self.appends, self.me.clone());
+        self.in_flight = Some(InFlight { number, inputs });
+        let reply = Box::new(move |stored| {
+            if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
+                tracing::debug!("an append was stored after its session had gone");
+            }
+        });
+        let write = PersistenceMsg::Write(Write::Append(Box::new(append)), reply);
+        if self.wiring.persistence.cast(write).is_err() {
+            tracing::warn!(session = %self.id, "persistence is gone");
+        }
+        if matches!(&self.life, Life::Awake(turn) if turn.is_stopping()) {
+            self.hurry();
+        }
+    }
+}

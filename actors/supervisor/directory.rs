@@ -1,0 +1,438 @@
+//! What is known of the sessions that are live, come or go, and what is done about those that die.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem::take,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SpawnErr};
+use tokio::sync::oneshot;
+
+use crate::{
+    model::{BootId, Cause, RunId, SessionId},
+    policy::{Deaths, InARow, Intensity, Verdict},
+    port::{Journal, JournalError},
+    session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
+    supervisor::{
+        NewSession, SessionPlace, SessionStatus, SessionsMsg,
+        burial::bury,
+        opening::{Opened, Unopened, open},
+        sessions::Inner,
+    },
+    turn::{Input, Standing},
+};
+
+/// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
+const DEATHS_AT_ONE_STEP: u32 = 3;
+/// A session may die so often, at whatever steps; then all its runs are.
+const INTENSITY: Intensity = Intensity { deaths: 12, within_ms: 60_000 };
+/// How often a journal that the store cannot read is tried, before the runtime ends of it.
+const READS: u32 = 3;
+/// Between the first two of them; it doubles.
+const READ_AGAIN: Duration = Duration::from_millis(100);
+/// How long a session has to come to rest when all are suspended.
+const SUSPENDING: Duration = Duration::from_millis(500);
+
+/// What every directory of a runtime is built on. It outlives them.
+#[derive(Debug)]
+pub(crate) struct Foundation {
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) wiring: Arc<Wiring>,
+    pub(super) boot: BootId,
+    pub(super) roster: Roster,
+}
+
+/// The tasks of all sessions that the directory knows, so that the next directory can end them before it revives.
+#[derive(Debug, Default)]
+pub(crate) struct Roster(Mutex<BTreeMap<SessionId, CallTasks>>);
+
+impl Roster {
+    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, CallTasks>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// See the module. The state of SessionSupervisor.
+pub(crate) struct Directory {
+    me: ActorRef<SessionsMsg>,
+    foundation: Arc<Foundation>,
+    entries: BTreeMap<SessionId, Entry>,
+    actors: HashMap<ActorId, SessionId>,
+    suspended: bool,
+}
+
+struct Entry {
+    place: Place,
+    /// Those of the present incarnation.
+    tasks: CallTasks,
+    deaths: Deaths,
+    died: u32,
+    /// What it has died of since its journal was last read.
+    died_of: Option<String>,
+    crashes: InARow<Option<Standing>>,
+    reads: u32,
+    new: Option<Arc<NewSession>>,
+}
+
+/// Where a session is; what comes in while it is not live waits here.
+enum Place {
+    Opening(Vec<SessionMsg>),
+    Live(ActorRef<SessionMsg>),
+    /// Its actor is dead; its tasks are being ended.
+    Ending(Vec<SessionMsg>, Next),
+    /// Open runs of it are being ended without it.
+    Burying(Vec<SessionMsg>, Then),
+    /// Nothing is done with it any more: why.
+    Quarantined(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Open it again.
+    Revive,
+    /// Open it again if somebody wants it.
+    Rest,
+    /// It keeps dying.
+    GiveUp,
+}
+
+/// What follows on a burial.
+enum Then {
+    /// The session's other runs go on.
+    GoOn,
+    /// The session is left alone until somebody wants it.
+    Forget,
+    /// The session is left alone: why.
+    Quarantine(String),
+}
+
+impl Place {
+    /// Takes out what waits.
+    fn take_waiting(&mut self) -> Vec<SessionMsg> {
+        match self {
+            Self::Opening(waiting) | Self::Ending(waiting, _) | Self::Burying(waiting, _) => take(waiting),
+            Self::Live(_) | Self::Quarantined(_) => Vec::new(),
+        }
+    }
+}
+
+impl Directory {
+    /// A directory that knows nobody; but whom an earlier one knew is revived.
+    pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
+        let known = foundation.roster.with(|roster| roster.clone());
+        let (entries, actors) = (BTreeMap::new(), HashMap::new());
+        let mut directory = Self { me, foundation, entries, actors, suspended: false };
+        for (session, tasks) in known {
+            let place = Place::Ending(Vec::new(), Next::Revive);
+            directory.entries.insert(session, Entry { place, tasks, ..Entry::new(None) });
+            directory.end_tasks(session, Next::Revive);
+        }
+        directory
+    }
+
+    /// What it knows.
+    pub(crate) fn statuses(&self) -> Vec<SessionStatus> {
+        let status = |(session, entry): (&SessionId, &Entry)| SessionStatus {
+            session: *session,
+            place: match &entry.place {
+                Place::Opening(_) => SessionPlace::Opening,
+                Place::Live(_) => SessionPlace::Live,
+                Place::Ending(..) | Place::Burying(..) => SessionPlace::Ending,
+                Place::Quarantined(why) => SessionPlace::Quarantined(why.clone()),
+            },
+            deaths: entry.died,
+        };
+        self.entries.iter().map(status).collect()
+    }
+
+    /// The actor of a live session.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn actor(&self, session: SessionId) -> Option<ActorRef<SessionMsg>> {
+        match &self.entries.get(&session)?.place {
+            Place::Live(actor) => Some(actor.clone()),
+            Place::Opening(_) | Place::Ending(..) | Place::Burying(..) | Place::Quarantined(_) => None,
+        }
+    }
+
+    /// Hands a message to a session, which is opened if it is not live.
+    pub(super) fn deliver(
+        &mut self,
+        session: SessionId,
+        new: Option<Arc<NewSession>>,
+        message: Option<SessionMsg>,
+    ) {
+        if self.suspended {
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(&session) else {
+            let place = Place::Opening(message.into_iter().collect());
+            let entry = Entry { place, ..Entry::new(new) };
+            self.foundation.roster.with(|roster| roster.insert(session, entry.tasks.clone()));
+            self.entries.insert(session, entry);
+            return self.open(session);
+        };
+        entry.new = entry.new.take().or(new);
+        match &mut entry.place {
+            Place::Opening(waiting) | Place::Ending(waiting, _) | Place::Burying(waiting, _) => {
+                waiting.extend(message);
+            }
+            Place::Live(actor) => {
+                let Some(message) = message else { return };
+                // A dead actor's event is on its way: until it comes, what is said to it waits.
+                if let Err(MessagingErr::SendErr(message)) = actor.cast(message) {
+                    entry.place = Place::Ending(vec![message], Next::Rest);
+                }
+            }
+            Place::Quarantined(why) => {
+                let refusal = NotAccepted::Quarantined { session, error: why.clone() };
+                refuse(message, &refusal);
+            }
+        }
+    }
+
+    /// Reads the session's journal, in a task.
+    pub(super) fn open(&self, session: SessionId) {
+        let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
+        tokio::spawn(async move {
+            let opened = open(&*foundation.journal, &foundation.wiring.persistence, session).await;
+            tell(&me, Inner::Opened(session, Box::new(opened)));
+        });
+    }
+
+    /// The journal was read, or not. An error is one of the store and ends this actor.
+    pub(super) async fn opened(
+        &mut self,
+        session: SessionId,
+        opened: Result<Opened, Unopened>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(entry) = self.entries.get_mut(&session).filter(|_| !self.suspended) else { return Ok(()) };
+        match opened {
+            Ok(opened) => self.wake(session, opened).await,
+            Err(Unopened::Unreadable(why)) => {
+                self.bury(session, None, Cause::Quarantined { error: why.clone() }, Then::Quarantine(why));
+            }
+            // Whoever waits is told by the runtime's end, which is near.
+            Err(Unopened::Write(error)) => tracing::debug!(%session, %error, "not opened"),
+            Err(Unopened::Read(error)) if entry.reads + 1 >= READS => return Err(error.into()),
+            Err(Unopened::Read(error)) => {
+                tracing::warn!(%session, %error, "the store cannot be read, trying again");
+                let (pause, me) = (READ_AGAIN * 2_u32.pow(entry.reads), self.me.clone());
+                entry.reads += 1;
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    tell(&me, Inner::Again(session));
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the session its next actor, unless it has died too often where it stands.
+    async fn wake(&mut self, session: SessionId, (dormant, incarnation): Opened) {
+        let Some(entry) = self.entries.get_mut(&session) else { return };
+        entry.reads = 0;
+        if let Some(error) = entry.died_of.take() {
+            let standing = dormant.standing();
+            if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {
+                let run = standing.map(|standing| standing.run);
+                let then = if run.is_some() { Then::GoOn } else { Then::Forget };
+                return self.bury(session, run, Cause::CrashLoop { error }, then);
+            }
+        }
+        let waiting = entry.place.take_waiting();
+        let boot = self.foundation.boot.clone();
+        let first = match &entry.new {
+            Some(new) if dormant.is_new() => Input::Opened {
+                key: Arc::clone(&new.key),
+                prompt: Arc::clone(&new.prompt),
+                incarnation,
+                boot,
+            },
+            Some(_) | None => Input::Revived { incarnation, boot },
+        };
+        entry.tasks = CallTasks::default();
+        self.foundation.roster.with(|roster| roster.insert(session, entry.tasks.clone()));
+        let (wiring, tasks) = (Arc::clone(&self.foundation.wiring), entry.tasks.clone());
+        let arguments = Arguments { id: session, wiring, dormant, first, tasks, waiting };
+        match Actor::spawn_linked(None, Session, arguments, self.me.get_cell()).await {
+            Ok((actor, _)) => {
+                self.actors.insert(actor.get_id(), session);
+                entry.place = Place::Live(actor);
+            }
+            Err(SpawnErr::StartupFailed(error)) => self.died(session, &error),
+            Err(error @ (SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_))) => {
+                self.died(session, &error.into());
+            }
+        }
+    }
+
+    /// An actor has ended: by itself, or by an error.
+    pub(super) fn ended(&mut self, actor: ActorId, error: Option<ActorProcessingErr>) {
+        let Some(session) = self.actors.remove(&actor) else { return };
+        match error {
+            _ if self.suspended => {}
+            Some(error) => self.died(session, &error),
+            None => self.end_tasks(session, Next::Rest),
+        }
+    }
+
+    fn died(&mut self, session: SessionId, error: &ActorProcessingErr) {
+        let now_ms = self.foundation.wiring.clock.monotonic_ms();
+        let Some(entry) = self.entries.get_mut(&session) else { return };
+        // The runtime is about to end of that; it says nothing of the session.
+        if error.is::<JournalError>() {
+            return self.end_tasks(session, Next::Rest);
+        }
+        entry.died += 1;
+        entry.died_of = Some(error.to_string());
+        let next = match entry.deaths.count(now_ms, INTENSITY) {
+            Verdict::Restart => Next::Revive,
+            Verdict::GiveUp => Next::GiveUp,
+        };
+        tracing::warn!(%session, %error, ?next, "session actor died");
+        self.end_tasks(session, next);
+    }
+
+    fn end_tasks(&mut self, session: SessionId, next: Next) {
+        let Some(entry) = self.entries.get_mut(&session) else { return };
+        entry.place = Place::Ending(entry.place.take_waiting(), next);
+        let (tasks, me) = (entry.tasks.clone(), self.me.clone());
+        tokio::spawn(async move {
+            tasks.end().await;
+            tell(&me, Inner::TasksEnded(session));
+        });
+    }
+
+    pub(super) fn tasks_ended(&mut self, session: SessionId) {
+        let Some(entry) = self.entries.get_mut(&session) else { return };
+        let Place::Ending(waiting, next) = &mut entry.place else { return };
+        match *next {
+            Next::GiveUp => {
+                let error = entry.died_of.take().unwrap_or_else(|| "its actor keeps dying".into());
+                self.bury(session, None, Cause::CrashLoop { error }, Then::Forget);
+            }
+            Next::Rest if waiting.is_empty() => self.forget(session),
+            Next::Rest | Next::Revive => {
+                entry.place = Place::Opening(take(waiting));
+                self.open(session);
+            }
+        }
+    }
+
+    /// Ends open runs of the session, or one of them, for nobody else will; until that is done, what comes in waits.
+    fn bury(&mut self, session: SessionId, run: Option<RunId>, cause: Cause, then: Then) {
+        tracing::error!(%session, %cause, "the session's runs are ended");
+        let Some(entry) = self.entries.get_mut(&session) else { return };
+        entry.place = Place::Burying(entry.place.take_waiting(), then);
+        let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
+        tokio::spawn(async move {
+            let buried = bury(&*foundation.journal, &foundation.wiring, (session, run), cause).await;
+            tell(&me, Inner::Buried(session, buried));
+        });
+    }
+
+    /// The runs have their end, or not. An error is one of the store and ends this actor.
+    pub(super) fn buried(
+        &mut self,
+        session: SessionId,
+        buried: Result<(), Unopened>,
+    ) -> Result<(), ActorProcessingErr> {
+        match buried {
+            Ok(()) => {}
+            Err(Unopened::Write(_)) => return Ok(()),
+            Err(Unopened::Read(error)) => return Err(error.into()),
+            Err(Unopened::Unreadable(error)) => {
+                tracing::error!(%session, error, "its runs cannot be ended");
+            }
+        }
+        let Some(entry) = self.entries.get_mut(&session) else { return Ok(()) };
+        let waiting = entry.place.take_waiting();
+        match std::mem::replace(&mut entry.place, Place::Opening(Vec::new())) {
+            Place::Burying(_, Then::GoOn) => {
+                entry.place = Place::Opening(waiting);
+                self.open(session);
+            }
+            Place::Burying(_, Then::Forget) => {
+                self.forget(session);
+                let why = NotAccepted::KeepsDying(session);
+                waiting.into_iter().for_each(|message| refuse(Some(message), &why));
+            }
+            Place::Burying(_, Then::Quarantine(why)) => {
+                let refusal = NotAccepted::Quarantined { session, error: why.clone() };
+                entry.place = Place::Quarantined(why);
+                waiting.into_iter().for_each(|message| refuse(Some(message), &refusal));
+            }
+            other @ (Place::Opening(_) | Place::Live(_) | Place::Ending(..) | Place::Quarantined(_)) => {
+                entry.place = other;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, session: SessionId) {
+        self.entries.remove(&session);
+        self.foundation.roster.with(|roster| roster.remove(&session));
+    }
+
+    /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
+    pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
+        self.suspended = true;
+        self.foundation.roster.with(BTreeMap::clear);
+        let mut tasks = Vec::new();
+        for (_, entry) in take(&mut self.entries) {
+            tasks.push((entry.tasks, if let Place::Live(actor) = entry.place { Some(actor) } else { None }));
+        }
+        tokio::spawn(async move {
+            futures::future::join_all(tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(quiet)).await;
+            for (tasks, _) in &tasks {
+                tasks.end().await;
+            }
+            if reply.send(()).is_err() {
+                tracing::debug!("nobody waits for the end any more");
+            }
+        });
+    }
+}
+
+impl Entry {
+    fn new(new: Option<Arc<NewSession>>) -> Self {
+        Self {
+            place: Place::Opening(Vec::new()),
+            tasks: CallTasks::default(),
+            deaths: Deaths::default(),
+            died: 0,
+            died_of: None,
+            crashes: InARow::default(),
+            reads: 0,
+            new,
+        }
+    }
+}
+
+/// Tells a submission why it is not accepted; whoever else waits asks again when its reply is dropped.
+fn refuse(message: Option<SessionMsg>, why: &NotAccepted) {
+    if let Some(SessionMsg::Submit(_, caller)) = message {
+        caller.answer(Err(why.clone()));
+    }
+}
+
+fn tell(supervisor: &ActorRef<SessionsMsg>, said: Inner) {
+    if supervisor.cast(SessionsMsg::Inner(said)).is_err() {
+        tracing::debug!("said to a supervisor of sessions that has gone");
+    }
+}
+
+/// Waits until a session has ended by itself, for a while; then it is ended by force.
+async fn quiet(actor: &ActorRef<SessionMsg>) {
+    let (sender, receiver) = oneshot::channel();
+    if actor.cast(SessionMsg::Suspend(sender.into())).is_ok()
+        && tokio::time::timeout(SUSPENDING, receiver).await.is_err()
+    {
+        tracing::warn!("a session does not come to rest");
+    }
+    if let Err(error) = actor.kill_and_wait(None).await {
+        tracing::debug!(%error, "it had ended already");
+    }
+}

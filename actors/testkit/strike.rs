@@ -1,0 +1,97 @@
+use ractor::{ActorProcessingErr, ActorRef, Message};
+
+use crate::{
+    Runtime,
+    look::Look,
+    model::SessionId,
+    provider::ProviderMsg,
+    session::SessionMsg,
+    supervisor::{Directory, NewSession, ProvidersMsg, RootMsg, SessionsMsg},
+    tool_executor::ToolExecutorMsg,
+};
+
+/// A kind of actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The actor at the top.
+    Root,
+    /// The one writer. It can only be killed from here; a journal makes it fail.
+    Persistence,
+    /// Keeps the providers.
+    ProviderSupervisor,
+    /// The provider `test` of [`world`](super::world).
+    Provider,
+    /// The control plane of the tools.
+    ToolExecutor,
+    /// The directory.
+    SessionSupervisor,
+    /// A live session.
+    Session(SessionId),
+}
+
+/// How an actor is made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strike {
+    /// Its handler panics.
+    Panic,
+    /// Its handler ends with an error.
+    Error,
+    /// It is killed: none of its code runs any more.
+    Kill,
+}
+
+impl Strike {
+    fn look<S>(self) -> Look<S> {
+        Look::new(move |_| match self {
+            Self::Panic => panic!("struck"),
+            Self::Error | Self::Kill => Err(ActorProcessingErr::from("struck")),
+        })
+    }
+}
+
+/// Makes an actor fail. Resolves when it was told to.
+pub async fn strike(runtime: &Runtime, part: Part, how: Strike) {
+    let (root, doors) = runtime.inside();
+    let wiring = &doors.wiring;
+    match part {
+        Part::Root => hit(how, Some(root.clone()), |actor| said(actor, RootMsg::Look(how.look()))),
+        Part::Persistence => wiring.persistence.kill(),
+        Part::ProviderSupervisor => {
+            hit(how, wiring.providers.actor(), |actor| said(actor, ProvidersMsg::Look(how.look())));
+        }
+        Part::Provider => {
+            let message = ProvidersMsg::To("test".into(), ProviderMsg::Look(how.look()));
+            hit(Strike::Panic, wiring.providers.actor(), |actor| said(actor, message));
+        }
+        Part::ToolExecutor => {
+            hit(how, wiring.executor.actor(), |actor| said(actor, ToolExecutorMsg::Look(how.look())));
+        }
+        Part::SessionSupervisor => {
+            hit(how, doors.sessions.actor(), |actor| said(actor, SessionsMsg::Look(how.look())));
+        }
+        Part::Session(session) if how == Strike::Kill => {
+            let (look, actor) = Look::read(move |directory: &Directory| directory.actor(session));
+            hit(Strike::Panic, doors.sessions.actor(), |actor| said(actor, SessionsMsg::Look(look)));
+            if let Ok(Some(actor)) = actor.await {
+                actor.kill();
+            }
+        }
+        Part::Session(session) => {
+            let new = NewSession { key: "".into(), prompt: "".into() };
+            let message = SessionsMsg::To(session, new.into(), SessionMsg::Look(how.look()));
+            hit(how, doors.sessions.actor(), |actor| said(actor, message));
+        }
+    }
+}
+
+fn hit<M: Message>(how: Strike, actor: Option<ActorRef<M>>, say: impl FnOnce(ActorRef<M>)) {
+    let actor = actor.expect("the actor that is to be struck is there");
+    match how {
+        Strike::Kill => actor.kill(),
+        Strike::Panic | Strike::Error => say(actor),
+    }
+}
+
+fn said<M: Message>(actor: ActorRef<M>, message: M) {
+    assert!(actor.cast(message).is_ok(), "the actor that is to be struck is dead");
+}

@@ -1,0 +1,90 @@
+//! A record that this version does not know concerns its session only.
+
+use std::{path::Path, process::Command, sync::Arc, time::Duration};
+
+use hermod::store::redb::{Durability, RedbJournal};
+use hermod_actors::{
+    Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, World,
+    model::{Cause, Outcome},
+    testkit::{ScriptedProvider, says, world},
+};
+use redb::{Database, TableDefinition};
+use tempfile::tempdir;
+
+const LOG: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
+const UNKNOWN: &str = "record kind 999 is unknown to this program";
+
+/// A world on this store whose model takes so long.
+fn on(store: &Path, delay: Duration) -> World {
+    let journal = RedbJournal::open(store, Durability::Strict).expect("the store opens");
+    world(Arc::new(journal), ScriptedProvider::new(delay, |_| Ok(says("done"))), vec![])
+}
+
+fn to(key: &str) -> RunRequest {
+    RunRequest { session: SessionChoice::Key(key.into()), ..RunRequest::new("do it") }
+}
+
+/// Gives the second record of a session a kind that nobody knows.
+fn spoil(store: &Path, session: Accepted) {
+    let db = Database::create(store.join("hermod.redb")).expect("the store's file");
+    let txn = db.begin_write().expect("a transaction");
+    let mut log = txn.open_table(LOG).expect("the log");
+    let key = (session.session.bits(), 2);
+    let mut bytes = log.remove(key).expect("it is read").expect("a record").value().to_vec();
+    bytes[2..4].copy_from_slice(&999_u16.to_le_bytes());
+    log.insert(key, &*bytes).expect("it is written");
+    drop(log);
+    txn.commit().expect("a commit");
+}
+
+fn hermod(store: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hermod"));
+    command.args(args).env_clear().env("PATH", path).env("HERMOD_HOME", store).current_dir(store);
+    let output = command.output().expect("hermod starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test]
+async fn an_unknown_kind_of_record_quarantines_its_session_only() {
+    let dir = tempdir().unwrap();
+    let runtime = Runtime::start(on(dir.path(), Duration::from_hours(1))).await.unwrap();
+    let bad = runtime.submit(to("bad")).await.unwrap();
+    let good = runtime.submit(to("good")).await.unwrap();
+    runtime.suspend().await;
+    spoil(dir.path(), bad);
+
+    let (code, listed, _) = hermod(dir.path(), &["sessions", "list"]);
+    assert_eq!(code, Some(0));
+    let line = |key: &str| listed.lines().find(|line| line.contains(key)).expect("it is listed").to_owned();
+    assert!(line("bad").contains(&format!("quarantined: record 2 of session {}: {UNKNOWN}", bad.session)));
+    assert!(line("good").contains("readable"), "{listed}");
+    let (code, runs, _) = hermod(dir.path(), &["runs", "list"]);
+    assert_eq!((code, runs.lines().count()), (Some(0), 3), "{runs}");
+    let (code, _, error) = hermod(dir.path(), &["run", "--rehearse", "--session", "bad", "go on"]);
+    assert_eq!(code, Some(74), "{error}");
+    assert!(error.contains("is quarantined: ") && error.contains(UNKNOWN), "{error}");
+
+    let runtime = Runtime::start(on(dir.path(), Duration::ZERO)).await.unwrap();
+    runtime.revive_all().await.unwrap();
+    assert_eq!(runtime.wait(good.run, None).await.unwrap().ended.outcome, Outcome::Completed);
+    let ended = runtime.wait(bad.run, None).await.unwrap().ended;
+    assert_eq!(ended.outcome, Outcome::Failed);
+    assert!(matches!(&ended.cause, Some(Cause::Quarantined { error }) if error.contains(UNKNOWN)), "{ended}");
+    let refused = runtime.submit(to("bad")).await.unwrap_err();
+    let RunError::NotAccepted(NotAccepted::Quarantined { session, error }) = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(*session, bad.session);
+    assert!(error.contains(UNKNOWN), "{error}");
+    let sessions = runtime.tree().await.sessions;
+    let place = |of: Accepted| {
+        let status = sessions.iter().find(|status| status.session == of.session);
+        status.map(|status| status.place.clone())
+    };
+    assert_eq!(place(bad), Some(SessionPlace::Quarantined(error.clone())));
+    assert_eq!(place(good), Some(SessionPlace::Live));
+    assert_eq!(runtime.run(to("good")).await.unwrap().ended.outcome, Outcome::Completed);
+    runtime.suspend().await;
+}
