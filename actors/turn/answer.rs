@@ -7,7 +7,6 @@ use crate::{
         Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, Ended, Failure, FailureClass, Finish,
         LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
     },
-    policy::RetryPolicy,
     turn::{
         Plan,
         draft::Draft,
@@ -100,7 +99,8 @@ impl Draft {
             Some(Step::Acting(_) | Step::Said(_)) | None => (None, 1),
         };
         let spent_ms = since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
-        let pause = RetryPolicy::default().pause((call, attempt), failure, times, spent_ms);
+        let policy = self.run().map(|run| run.spec.limits.retry).unwrap_or_default();
+        let pause = policy.pause((call, attempt), failure, times, spent_ms);
         let retry_at = pause.map(|ms| self.now.at.plus_ms(ms));
         self.push(Body::ModelFailed(ModelFailed { call, attempt, failure: failure.clone(), retry_at }));
         if retry_at.is_none() {
