@@ -20,7 +20,6 @@ use crate::process::{self, Capture, Cause, Command, Ran};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 const SHELL: &str = "/bin/sh";
-const TIMEOUT: u64 = 120;
 
 /// Runs a shell command.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub(super) struct Shell;
 pub(super) struct Arguments {
     /// The command, in the language of a POSIX `sh`; use `bash -c '...'` for what only bash knows.
     command: String,
-    /// Seconds after which the command is ended; 120 if absent.
+    /// Seconds after which the command is ended; if absent, as many as the operator has set (120 unless changed).
     #[schemars(range(min = 1, max = 3600))]
     timeout: Option<u64>,
     /// The folder to run it in, relative to the workspace or absolute inside it; the workspace itself if absent.
@@ -85,7 +84,7 @@ impl Typed for Shell {
             Ok(Err(bad)) => return typed::refused(&bad),
             Err(error) => return failed_inside(&error),
         };
-        let timeout = Duration::from_secs(timeout.unwrap_or(TIMEOUT));
+        let timeout = timeout.map_or(site.settings.shell_timeout, Duration::from_secs);
         let arguments = vec!["-c".into(), command.into()];
         execute(Command { program: SHELL.into(), arguments, folder, timeout }, &site.cancel).await
     }
