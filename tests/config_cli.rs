@@ -287,3 +287,21 @@ fn a_failed_call_is_tried_again_as_often_as_configured() {
         [("HERMOD_PROVIDER_DEFAULTS__FIRST_EVENT_TIMEOUT", "50ms"), ("HERMOD_RETRY__ATTEMPTS__TIMEOUT", "1")];
     world.check(&["run", &slow, "hi"], &set, (69, &["no answer began within 0.05 s"]));
 }
+
+#[test]
+fn the_model_behind_the_first_is_asked_when_that_cannot_answer() {
+    let (world, other) = (World::new("fallback_providers = [\"beta/m2\"]"), World::new(""));
+    let fault = json!({ "status": 401, "times": "forever" });
+    let first = Model::of(&world, &json!([{ "say": "never", "fault": fault }]));
+    let second = Model::of(&other, &json!([{ "say": "hello" }]));
+    let set = [
+        ("HERMOD_MODEL", "acme/m1"),
+        ("HERMOD_PROVIDERS__ACME__BASE_URL", first.1.as_str()),
+        ("HERMOD_PROVIDERS__BETA__BASE_URL", second.1.as_str()),
+    ];
+    world.check(&["run", "hi"], &set, (0, &["[rehearsal] hello", "the next of the chain is asked"]));
+    let asked: Vec<_> =
+        world.records("model.started").iter().map(|started| started["model"].clone()).collect();
+    assert_eq!(asked, ["acme/m1", "beta/m2"]);
+    assert_eq!(world.records("run.ended")[0]["iterations"], 1);
+}

@@ -66,6 +66,29 @@ const fn attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
     }
 }
 
+/// Whether another model may answer where this one could not. What is wrong with the request stays wrong, and a refusal
+/// is an answer.
+pub(crate) const fn falls_back(class: &FailureClass) -> bool {
+    match class {
+        FailureClass::RateLimited { .. }
+        | FailureClass::Overloaded
+        | FailureClass::Server
+        | FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Cut
+        | FailureClass::NotAnApi
+        | FailureClass::Auth
+        | FailureClass::QuotaExhausted { .. }
+        | FailureClass::ModelNotFound
+        | FailureClass::Lost => true,
+        FailureClass::ContextTooLong { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ContentRefused
+        | FailureClass::Cancelled
+        | FailureClass::Interrupted => false,
+    }
+}
+
 /// 0..=255.
 fn jitter(call: CallId, attempt: Attempt) -> u64 {
     let mut hasher = Sha256::new();

@@ -25,7 +25,8 @@ pub(crate) use recovery::Dormant;
 
 use crate::{
     model::{
-        CallId, Durable, Incarnation, Message, ModelStarted, Now, Record, RunId, RunSpec, Seq, SessionId,
+        CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, Record, RunId, RunSpec, Seq,
+        SessionId,
     },
     turn::{
         history::History,
@@ -101,6 +102,14 @@ impl Turn {
         match &self.phase {
             Phase::Idle => None,
             Phase::Running(run) => Some((run.id, &run.spec)),
+        }
+    }
+
+    /// The models that the run under way may ask now: those before them could not answer this call.
+    pub(crate) fn chain(&self) -> Option<&[ModelRef]> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Running(run) => run.spec.chain.get(run.link()..),
         }
     }
 
