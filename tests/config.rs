@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use hermod::config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin};
+use proptest::prelude::*;
 
 const SECRET: &str = "sk-live-1234";
 
@@ -96,7 +97,13 @@ fn the_section_that_the_embedded_file_describes_is_one() {
 #[test]
 fn files_stand_over_defaults_and_variables_over_files() {
     let text = "[agent]\nmax_turns = 20\nmax_tokens = 100";
-    let set = [("HERMOD_AGENT__MAX_TURNS", "30"), ("PATH", "/bin"), ("HERMOD_HOME", "/h")];
+    let set = [
+        ("HERMOD_AGENT__MAX_TURNS", "30"),
+        ("PATH", "/bin"),
+        ("HERMOD_HOME", "/h"),
+        ("HERMOD_LOG", "debug"),
+        ("HERMOD_RECORDINGS", "/r"),
+    ];
     check(
         text,
         &set,
@@ -322,4 +329,54 @@ fn the_file_is_found_and_has_to_be_readable() {
     check(&[("HERMOD_CONFIG", "nowhere.toml")], Err("nowhere.toml: No such file"));
     check(&[("HERMOD_CONFIG", "folder")], Err("Is a directory"));
     check(&[("HERMOD_CONFIG", "binary")], Err("UTF-8"));
+}
+
+/// Keys in any order, known and unknown, as values, sections and parts of names, with any value.
+fn any_text() -> impl Strategy<Value = String> {
+    let key = prop::sample::select(vec![
+        "agent",
+        "agent.max_turns",
+        "agent.max_turns.x",
+        "providers",
+        "providers.a",
+        "providers.a.model",
+        "providers.a.base_url",
+        "providers.\"a.b\".model",
+        "providers.a.b.c",
+        "model",
+        "retry.attempts",
+        "\"\"",
+        "ä",
+        "fallback_providers",
+    ]);
+    let value = prop::sample::select(vec![
+        "5",
+        "-1",
+        "\"x\"",
+        "\"https://h\"",
+        "{}",
+        "{ model = \"m\" }",
+        "[]",
+        "[[1], { x = 1979-05-27 }]",
+        "inf",
+        "true",
+        "0xffffffffffffffff",
+        "1979-05-27",
+        "9223372036854775808",
+        "'",
+    ]);
+    let line = (key, value, any::<bool>()).prop_map(|(key, value, head)| {
+        if head { format!("[{key}]\n") } else { format!("{key} = {value}\n") }
+    });
+    prop::collection::vec(line, 0..6).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_too_wrong_to_be_told_so(text in any_text(), variable in "HERMOD_[A-Z_]{0,20}", value in ".{0,10}") {
+        let set = [(variable.as_str(), value.as_str()), ("HERMOD_PROVIDERS__A__CALLS", value.as_str())];
+        if let Err(errors) = load(&text, &set) {
+            prop_assert!(!errors.0.is_empty() && !errors.to_string().is_empty());
+        }
+    }
 }

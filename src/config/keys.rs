@@ -13,9 +13,9 @@ pub(super) const PROVIDER_OWN: [&str; 4] = ["base_url", "credential", "model", "
 /// Names that people give to what is called `credential` here.
 const SECRETS: [&str; 7] = ["api_key", "apikey", "key", "password", "secret", "token", "auth"];
 
-/// Variables that begin like settings and are none.
-pub(super) const NOT_SETTINGS: [&str; 4] =
-    ["HERMOD_CONFIG", "HERMOD_HOME", "HERMOD_LOG", "HERMOD_RECORDINGS"];
+/// Variables that begin like settings and are none; those about recordings are for the tests.
+pub(super) const NOT_SETTINGS: [&str; 5] =
+    ["HERMOD_CONFIG", "HERMOD_HOME", "HERMOD_LOG", "HERMOD_RECORDINGS", "HERMOD_REQUIRE_RECORDINGS"];
 /// What settings in the environment begin with.
 pub(super) const PREFIX: &str = "HERMOD_";
 /// What stands between levels there.

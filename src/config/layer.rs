@@ -119,7 +119,8 @@ pub(super) fn plain(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// The settings as one object, sections inside it.
+/// The settings as one object, sections inside it. No key may stand below another that holds a value: there is none, as
+/// only known keys get here.
 pub(super) fn tree(layer: &Layer) -> Value {
     let mut root = Value::Object(Map::new());
     for (key, setting) in layer {
