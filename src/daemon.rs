@@ -6,17 +6,19 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
-    model::{Amounts, Hash, Limits, ModelRef, RunSpec, Timestamp},
+    model::{Amounts, Hash, Limits, ModelRef, RetryAttempts, RetryPolicy, RunSpec, Timestamp},
     port::{Clock, Journal, Provider},
 };
 
 use crate::{
     clock::{self, SystemClock},
-    environment::{self, Found, NoModel, Variables},
+    config::{self, Config, ConfigErrors, ProviderDefaults},
+    environment::{self, Found, NoModel, Source, Variables},
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
     store::redb::{Durability, OpenError, RedbJournal},
@@ -24,14 +26,6 @@ use crate::{
 };
 
 const IDENTITY: &str = include_str!("../config/prompts/identity.md");
-/// Output tokens of one call.
-const MAX_TOKENS: u64 = 8192;
-/// Iterations of one run.
-const MAX_TURNS: u64 = 90;
-/// Calls that one provider may have at once.
-const PROVIDER_CALLS: usize = 64;
-/// Tool calls that may be under way at once.
-const TOOL_CALLS: usize = 64;
 /// Submissions that may wait until they are on disk.
 const SUBMISSIONS: usize = 1_024;
 /// The folder of rehearsal scripts in the state directory.
@@ -43,6 +37,9 @@ pub enum StartError {
     /// Nothing says where state is to be kept.
     #[error("there is no place for state: set HERMOD_HOME, XDG_STATE_HOME or HOME")]
     NoHome,
+    /// The configuration has mistakes.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -130,14 +127,16 @@ fn script_path(state: &Path, hash: Hash) -> PathBuf {
 pub struct Endpoints {
     found: Vec<Found>,
     state: PathBuf,
-    providers: BTreeMap<Arc<str>, Arc<dyn Provider>>,
+    /// What holds for the provider that plays a script.
+    limits: ProviderDefaults,
+    providers: BTreeMap<Arc<str>, (Arc<dyn Provider>, usize)>,
     stages: Vec<Running>,
 }
 
 impl Endpoints {
     /// None yet: of the providers that were found, and of the scripts kept in `state`.
-    pub fn new(found: Vec<Found>, state: PathBuf) -> Self {
-        Self { found, state, providers: BTreeMap::new(), stages: Vec::new() }
+    pub fn new(found: Vec<Found>, state: PathBuf, limits: ProviderDefaults) -> Self {
+        Self { found, state, limits, providers: BTreeMap::new(), stages: Vec::new() }
     }
 
     /// The providers that were found.
@@ -145,43 +144,51 @@ impl Endpoints {
         &self.found
     }
 
-    /// Adds what a run with this spec will ask.
-    pub async fn offer(&mut self, spec: &RunSpec) -> Result<(), StartError> {
+    /// Adds what a run with this spec will ask. Only here the keys of providers are looked at.
+    pub async fn offer(&mut self, spec: &RunSpec, variables: &Variables) -> Result<(), StartError> {
         for link in &spec.chain {
             if self.providers.contains_key(&link.provider) {
                 continue;
             }
             let provider = match spec.script.filter(|script| stage(*script) == link.provider) {
                 Some(script) => self.play(script).await?,
-                None => self.connect(&link.provider)?,
+                None => self.connect(&link.provider, variables)?,
             };
             self.providers.insert(Arc::clone(&link.provider), provider);
         }
         Ok(())
     }
 
-    fn connect(&self, name: &str) -> Result<Arc<dyn Provider>, StartError> {
+    fn connect(&self, name: &str, variables: &Variables) -> Result<(Arc<dyn Provider>, usize), StartError> {
         let found = self.found.iter().find(|found| *found.name == *name);
         let found = found.ok_or_else(|| environment::unknown(&self.found, name))?;
-        Ok(Arc::new(HttpProvider::new(found.config())?))
+        endpoint(found, variables)
     }
 
-    async fn play(&mut self, hash: Hash) -> Result<Arc<dyn Provider>, StartError> {
+    async fn play(&mut self, hash: Hash) -> Result<(Arc<dyn Provider>, usize), StartError> {
         let path = script_path(&self.state, hash);
         let wrong = |reason: String| StartError::Script { path: path.clone(), reason };
         let json = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
         let script = Script::parse(&json).map_err(|error: ScriptError| wrong(error.to_string()))?;
         let running = Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.map_err(StartError::Listen)?;
-        let endpoint = Found {
+        let player = Found {
             name: stage(hash),
+            source: Source::Local,
             base_url: running.base_url.clone(),
             wire: "chat_completions",
             credential: None,
             model: Err("it plays a script".into()),
+            limits: self.limits,
         };
         self.stages.push(running);
-        Ok(Arc::new(HttpProvider::new(endpoint.config())?))
+        endpoint(&player, &Variables::new())
     }
+}
+
+/// A provider's adapter, and how many calls it may have at once.
+fn endpoint(found: &Found, variables: &Variables) -> Result<(Arc<dyn Provider>, usize), StartError> {
+    let calls = usize::try_from(found.limits.calls.0).unwrap_or(usize::MAX);
+    Ok((Arc::new(HttpProvider::new(found.config(variables)?)?), calls))
 }
 
 /// A started runtime, and the rehearsals that play for it.
@@ -196,17 +203,17 @@ pub struct Daemon {
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
-    defaults: Defaults,
+    (config, defaults): (&Config, Defaults),
 ) -> Result<Daemon, StartError> {
     let Endpoints { providers, stages, .. } = endpoints;
-    let providers = providers.into_iter().map(|(name, adapter)| (name, adapter, PROVIDER_CALLS)).collect();
+    let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
     let world = World {
         journal,
         clock: Arc::new(SystemClock::default()),
         boot: clock::boot(),
         providers,
-        tools: tool::builtin(),
-        tool_calls: TOOL_CALLS,
+        tools: tool::builtin(tool::Settings { shell_timeout: config.tools.shell.timeout.0 }),
+        tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: SUBMISSIONS,
         defaults,
     };
@@ -215,21 +222,44 @@ pub async fn start(
 }
 
 /// The spec of a run that asks for nothing special.
-pub fn spec(model: ModelRef, script: Option<Hash>, workspace: &Path) -> RunSpec {
+pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
     RunSpec {
-        chain: vec![model],
+        chain,
         workspace: workspace.to_string_lossy().into_owned(),
         task: clock::ulid(&SystemClock::default()),
         tools: tool::TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect(),
         limits: Limits {
-            budget: Amounts { iterations: Some(MAX_TURNS), ..Amounts::default() },
+            budget: Amounts { iterations: Some(config.agent.max_turns.0.into()), ..Amounts::default() },
             wall_ms: None,
-            timeout_ms: None,
-            max_tokens: MAX_TOKENS,
+            timeout_ms: config.agents.defaults.timeout.0.map(millis),
+            max_tokens: config.agent.max_tokens.0.into(),
+            retry: retry(&config.retry),
         },
         system: None,
         script,
     }
+}
+
+fn retry(retry: &config::Retry) -> RetryPolicy {
+    let attempts = &retry.attempts;
+    RetryPolicy {
+        first_ms: millis(retry.first_pause.0),
+        longest_ms: millis(retry.longest_pause.0),
+        deadline_ms: millis(retry.deadline.0),
+        attempts: RetryAttempts {
+            rate_limited: attempts.rate_limited.0,
+            overloaded: attempts.overloaded.0,
+            server: attempts.server.0,
+            timeout: attempts.timeout.0,
+            network: attempts.network.0,
+            cut: attempts.cut.0,
+            lost: attempts.lost.0,
+        },
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The system prompt of a session that is opened now.
@@ -247,6 +277,7 @@ fn compose(identity: &str, workspace: &Path, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::Deadlines;
 
     #[test]
     fn the_state_directory_follows_the_environment() {
@@ -259,6 +290,16 @@ mod tests {
         check(&[home, xdg], Some("/x/hermod"));
         check(&[home, ("XDG_STATE_HOME", "")], Some("/h/.local/state/hermod"));
         check(&[], None);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        let config = Config::load(&[], &Variables::new()).unwrap();
+        assert_eq!(retry(&config.retry), RetryPolicy::default());
+        assert_eq!(config.provider_defaults.deadlines(), Deadlines::default());
+        assert_eq!(config.tools.shell.timeout.0, tool::Settings::default().shell_timeout);
+        let limits = spec(&config, Vec::new(), None, Path::new("/w")).limits;
+        assert_eq!((limits.budget.iterations, limits.timeout_ms), (Some(90), Some(600_000)));
     }
 
     #[test]

@@ -9,10 +9,11 @@ use tokio::{
     time::timeout,
 };
 
-use crate::environment::{Found, OLLAMA};
+use crate::{
+    config::{OLLAMA, ProviderDefaults},
+    environment::{Found, Source},
+};
 
-/// Where it listens unless told otherwise.
-pub const ADDRESS: &str = "127.0.0.1:11434";
 const CONNECT: Duration = Duration::from_millis(200);
 const ANSWER: Duration = Duration::from_secs(2);
 /// A list of models is a few kilobytes.
@@ -21,7 +22,7 @@ const LONGEST: u64 = 1 << 20;
 const REQUEST: &str = "GET /v1/models HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n";
 
 /// The Ollama at `address`, if one listens there.
-pub async fn ask(address: &str) -> Option<Found> {
+pub async fn ask(address: &str, limits: ProviderDefaults) -> Option<Found> {
     let socket = timeout(CONNECT, TcpStream::connect(address)).await.ok()?.ok()?;
     let answer = match timeout(ANSWER, models(socket)).await {
         Ok(Ok(answer)) => first_model(&answer),
@@ -30,10 +31,12 @@ pub async fn ask(address: &str) -> Option<Found> {
     };
     Some(Found {
         name: OLLAMA.into(),
+        source: Source::Local,
         base_url: format!("http://{address}/v1"),
         wire: "chat_completions",
         credential: None,
         model: answer.map(Into::into).map_err(|error| format!("{error}; name a model with --model")),
+        limits,
     })
 }
 
@@ -70,7 +73,10 @@ fn first_model(answer: &[u8]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::config::Config;
 
     #[track_caller]
     fn check(answer: &str, expect: Result<&str, &str>) {
@@ -94,6 +100,10 @@ mod tests {
         check("SSH-2.0", Err("no HTTP"));
     }
 
+    fn limits() -> ProviderDefaults {
+        Config::load(&[], &BTreeMap::new()).unwrap().provider_defaults
+    }
+
     #[tokio::test]
     async fn who_listens_is_found() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -105,7 +115,7 @@ mod tests {
             assert_eq!(request, REQUEST.as_bytes());
             socket.write_all(b"HTTP/1.0 200 OK\r\n\r\n{\"data\":[{\"id\":\"m\"}]}").await.unwrap();
         };
-        let (found, ()) = tokio::join!(ask(&address), serve);
+        let (found, ()) = tokio::join!(ask(&address, limits()), serve);
         let found = found.unwrap();
         assert_eq!((found.base_url, found.model), (format!("http://{address}/v1"), Ok("m".into())));
     }
@@ -113,6 +123,6 @@ mod tests {
     #[tokio::test]
     async fn nobody_there_is_no_error() {
         let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        assert!(ask(&port.to_string()).await.is_none());
+        assert!(ask(&port.to_string(), limits()).await.is_none());
     }
 }

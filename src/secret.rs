@@ -1,6 +1,29 @@
-use std::fmt;
+//! Secrets, and where they are. A secret itself is in no file of Hermod's, in no record, no log and no message.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+/// A file with a secret is not read further than this.
+const LONGEST: u64 = 64 * 1024;
 
 /// A text that nobody may see: it cannot be displayed or serialised, and `Debug` shows `***`.
+///
+/// ```compile_fail
+/// let secret = hermod::secret::Secret::new("sk-1234");
+/// println!("{secret}");
+/// ```
+///
+/// ```compile_fail
+/// let secret = hermod::secret::Secret::new("sk-1234");
+/// serde_json::to_string(&secret);
+/// ```
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 
@@ -30,8 +53,103 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Where a secret is, as `env:NAME` or `file:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// In a variable.
+    Variable(String),
+    /// In a file, absolute or beginning with `~/`; white space around the secret is no part of it.
+    File(PathBuf),
+}
+
+impl FromStr for Reference {
+    type Err = String;
+
+    /// The error never holds the text: it may be the secret itself.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(name) = text.strip_prefix("env:") {
+            let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            let is_name = name.bytes().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
+            return match is_name && !name.is_empty() {
+                true => Ok(Self::Variable(name.to_owned())),
+                false => Err("after `env:` comes the name of a variable, like env:ACME_API_KEY".to_owned()),
+            };
+        }
+        if let Some(path) = text.strip_prefix("file:") {
+            return match path.starts_with('/') || path.starts_with("~/") {
+                true => Ok(Self::File(path.into())),
+                false => Err("after `file:` comes an absolute path, or one that begins with ~/".to_owned()),
+            };
+        }
+        Err("a secret itself does not belong here; put it into a variable and write \"env:NAME\", or into a file that \
+             only you can read and write \"file:PATH\""
+            .to_owned())
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// Why there is no secret where a reference points.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reference}: {reason}")]
+pub struct Missing {
+    /// The reference.
+    pub reference: Reference,
+    /// What is wrong there, and the remedy.
+    pub reason: String,
+}
+
+impl Reference {
+    /// Gets the secret.
+    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Secret, Missing> {
+        let missing = |reason: String| Missing { reference: self.clone(), reason };
+        let text = match self {
+            Self::Variable(name) => match variables.get(name) {
+                Some(text) => text.clone(),
+                None => return Err(missing(format!("the variable is not set; export {name}"))),
+            },
+            Self::File(path) => read(path, variables).map_err(missing)?,
+        };
+        match text.trim() {
+            "" => Err(missing("it is empty; put the secret there".to_owned())),
+            text => Ok(Secret::new(text)),
+        }
+    }
+}
+
+fn read(path: &Path, variables: &BTreeMap<String, String>) -> Result<String, String> {
+    let wrong = |error: io::Error| format!("{error}; it must be a file that this user can read");
+    let path = match (path.strip_prefix("~"), variables.get("HOME")) {
+        (Err(_), _) => path.to_owned(),
+        (Ok(rest), Some(home)) => Path::new(home).join(rest),
+        (Ok(_), None) => return Err("HOME is not set, so `~` is nowhere; give an absolute path".to_owned()),
+    };
+    if !fs::metadata(&path).map_err(wrong)?.is_file() {
+        return Err("it is no file; it must be a file that this user can read".to_owned());
+    }
+    let mut text = String::new();
+    let file = fs::File::open(&path).map_err(wrong)?;
+    file.take(LONGEST).read_to_string(&mut text).map_err(wrong)?;
+    Ok(text)
+}
+
+/// Keeps other processes of this user, the commands of tools among them, from reading this one's memory and variables,
+/// and secrets out of core dumps.
+pub fn keep_memory_private() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 #[cfg(test)]
 mod tests {
+    use rustix::process::dumpable_behavior;
+
     use super::*;
 
     #[test]
@@ -40,5 +158,62 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "***");
         assert_eq!(secret.hidden_in("key sk-1234 is wrong".into()), "key *** is wrong");
         assert_eq!(Secret::new("").hidden_in("plain".into()), "plain");
+    }
+
+    #[test]
+    fn a_reference_is_no_secret() {
+        let check = |text: &str, expect: Result<Reference, &str>| match (text.parse::<Reference>(), expect) {
+            (Ok(reference), Ok(expect)) => {
+                assert_eq!((reference.to_string().as_str(), &reference), (text, &expect));
+            }
+            (Err(error), Err(part)) => {
+                assert!(error.contains(part), "{error}");
+                assert!(!error.contains("sk-1234"), "{error}");
+            }
+            (got, expect) => panic!("{text}: expected {expect:?}, got {got:?}"),
+        };
+        check("env:ACME_KEY", Ok(Reference::Variable("ACME_KEY".into())));
+        check("file:/run/key", Ok(Reference::File("/run/key".into())));
+        check("file:~/key", Ok(Reference::File("~/key".into())));
+        check("sk-1234", Err("does not belong here"));
+        check("env:sk-1234", Err("name of a variable"));
+        check("env:", Err("name of a variable"));
+        check("env:1A", Err("name of a variable"));
+        check("file:sk-1234", Err("absolute path"));
+        check("", Err("does not belong here"));
+    }
+
+    #[test]
+    fn a_reference_leads_to_its_secret_or_says_why_not() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [("key", " sk-1234\n"), ("empty", "\n")] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        fs::write(dir.path().join("binary"), [0xff, 0xfe]).unwrap();
+        let home = dir.path().to_str().unwrap();
+        let variables =
+            BTreeMap::from([("KEY".to_owned(), "sk-1234".to_owned()), ("HOME".to_owned(), home.to_owned())]);
+        let check = |reference: &str, expect: Result<&str, &str>| {
+            let reference: Reference = reference.parse().unwrap();
+            match (reference.resolve(&variables), expect) {
+                (Ok(secret), Ok(expect)) => assert_eq!(secret.reveal(), expect),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+                (got, expect) => panic!("{reference}: expected {expect:?}, got {got:?}"),
+            }
+        };
+        check("env:KEY", Ok("sk-1234"));
+        check("env:OTHER", Err("env:OTHER: the variable is not set; export OTHER"));
+        check("file:~/key", Ok("sk-1234"));
+        check(&format!("file:{home}/key"), Ok("sk-1234"));
+        check("file:~/empty", Err("it is empty"));
+        check("file:~/nowhere", Err("a file that this user can read"));
+        check("file:~/", Err("it is no file"));
+        check("file:~/binary", Err("a file that this user can read"));
+    }
+
+    #[test]
+    fn memory_is_kept_private() {
+        keep_memory_private().unwrap();
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }
 }

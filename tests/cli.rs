@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use hermod::ollama;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -103,6 +102,9 @@ impl World {
 
 /// Notes that it runs and waits to be released; ends by itself when the workspace is gone.
 const WAITING: &str = "echo once >> ran; while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done";
+
+/// Where a local Ollama listens.
+const OLLAMA: &str = "127.0.0.1:11434";
 
 /// A process that does not outlive its test.
 struct Running(Option<Child>);
@@ -255,7 +257,7 @@ fn without_a_provider_it_says_how_to_get_one() {
     world.fails(&["run", "--provider", "openrouter", "hi"], 78, "set OPENROUTER_API_KEY");
     world.fails(&["run", "--provider", "acme", "hi"], 78, "there is no provider `acme`");
     // With a local Ollama there is one.
-    if TcpStream::connect(ollama::ADDRESS).is_err() {
+    if TcpStream::connect(OLLAMA).is_err() {
         world.fails(&["run", "hi"], 78, "--rehearse");
         let output = world.run(&["run", "--json", "hi"]);
         let result = object(&String::from_utf8_lossy(&output.stdout));

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use hermod::tool::{TOOLS, builtin};
+use hermod::tool::{Settings, TOOLS, builtin};
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
     port::Invocation,
@@ -48,7 +48,9 @@ impl World {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let workspace = self.at("").to_str().expect("a path in UTF-8").into();
         let cancel = cancel.clone();
-        make().run(Invocation { call, attempt: 1, task: "task".into(), workspace, arguments, cancel }).await
+        make(Settings::default())
+            .run(Invocation { call, attempt: 1, task: "task".into(), workspace, arguments, cancel })
+            .await
     }
 }
 
@@ -69,10 +71,10 @@ async fn check_refused(world: &World, (tool, arguments): (&str, Value), field: &
 
 #[test]
 fn the_table_names_each_tool_as_it_names_itself() {
-    let names: Vec<_> = builtin().iter().map(|tool| tool.spec().name.clone()).collect();
+    let names: Vec<_> = builtin(Settings::default()).iter().map(|tool| tool.spec().name.clone()).collect();
     assert_eq!(names, TOOLS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     assert!(names.is_sorted());
-    for tool in builtin() {
+    for tool in builtin(Settings::default()) {
         let schema = tool.spec().parameters.to_string();
         assert!(!schema.contains("$ref") && !schema.contains("$schema"), "{schema}");
         assert_eq!(tool.spec().parameters["additionalProperties"], json!(false));
@@ -83,7 +85,7 @@ fn the_table_names_each_tool_as_it_names_itself() {
 fn a_plan_tells_the_effect_or_the_fault() {
     let plan = |name: &str, arguments: Value| {
         let (_, make) = TOOLS.iter().find(|(tool, _)| *tool == name).unwrap();
-        make().plan(&arguments)
+        make(Settings::default()).plan(&arguments)
     };
     assert_eq!(plan("read_file", json!({"path": "a"})), Ok(EffectClass::Pure));
     assert_eq!(plan("list_files", json!({})), Ok(EffectClass::Pure));

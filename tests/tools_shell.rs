@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use hermod::tool::TOOLS;
+use hermod::tool::{Settings, TOOLS};
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, RunId},
     port::{Invocation, Tool},
@@ -52,7 +52,7 @@ impl World {
 
 fn shell() -> std::sync::Arc<dyn Tool> {
     let (_, make) = TOOLS.iter().find(|(name, _)| *name == "shell").expect("the shell tool");
-    make()
+    make(Settings::default())
 }
 
 /// Waits until `probe` gives something.

@@ -10,6 +10,7 @@ mod ids;
 mod message;
 mod outcome;
 mod record;
+mod retry;
 mod run;
 mod time;
 mod tool;
@@ -27,6 +28,7 @@ pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,
     ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
 };
+pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};
 pub use tool::{CallEnd, CallStatus, EffectClass, ToolSpec};

@@ -206,6 +206,9 @@ pub struct ModelFailed {
     /// When the next attempt is due; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
+    /// The link of the chain that is asked from now on, counted from 0, if that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<usize>,
 }
 
 /// See [`Body::LateSettled`].

@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{AccountId, Amounts, Ended, Hash, RunId, Seq, SessionId, Timestamp, Usage};
+use super::{AccountId, Amounts, Ended, Hash, RetryPolicy, RunId, Seq, SessionId, Timestamp, Usage};
 
 /// One link of a chain: `provider/model`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,6 +58,9 @@ pub struct Limits {
     pub timeout_ms: Option<u64>,
     /// Output tokens of one call.
     pub max_tokens: u64,
+    /// How often a failed model call is tried again.
+    #[serde(default, skip_serializing_if = "RetryPolicy::is_default")]
+    pub retry: RetryPolicy,
 }
 
 /// All that a run needs, resolved when it was accepted: a configuration changed later does not touch it, and a revived

@@ -4,4 +4,4 @@ mod intensity;
 mod retry;
 
 pub(crate) use intensity::{Deaths, InARow, Intensity, Verdict};
-pub(crate) use retry::{Billing, RetryPolicy, billing};
+pub(crate) use retry::{Billing, billing, falls_back};

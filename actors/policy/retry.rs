@@ -1,23 +1,6 @@
 use sha2::{Digest, Sha256};
 
-use crate::model::{Attempt, CallId, Deadline, Failure, FailureClass};
-
-/// When a failed model call is tried again at the same provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RetryPolicy {
-    /// The first pause, in milliseconds; it doubles from attempt to attempt.
-    pub(crate) first_ms: u64,
-    /// The longest pause.
-    pub(crate) longest_ms: u64,
-    /// From the first attempt's start no pause reaches beyond this.
-    pub(crate) deadline_ms: u64,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self { first_ms: 500, longest_ms: 30_000, deadline_ms: 1_800_000 }
-    }
-}
+use crate::model::{Attempt, CallId, Deadline, Failure, FailureClass, RetryAttempts, RetryPolicy};
 
 impl RetryPolicy {
     /// The pause before the attempt after `attempt`, in milliseconds; `None` if there is none. `times` attempts of the
@@ -34,7 +17,7 @@ impl RetryPolicy {
         if failure.class == FailureClass::Interrupted {
             return Some(0);
         }
-        if times >= attempts(&failure.class) {
+        if times >= attempts(&self.attempts, &failure.class) {
             return None;
         }
         let doubled =
@@ -63,15 +46,15 @@ impl RetryPolicy {
 }
 
 /// How many attempts a failure of this class is worth.
-const fn attempts(class: &FailureClass) -> Attempt {
+const fn attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
     match class {
-        FailureClass::RateLimited { .. } | FailureClass::Overloaded => 8,
-        FailureClass::Server
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::Timeout { .. }
-        | FailureClass::Lost
-        | FailureClass::Interrupted => 3,
+        FailureClass::RateLimited { .. } => worth.rate_limited,
+        FailureClass::Overloaded => worth.overloaded,
+        FailureClass::Server => worth.server,
+        FailureClass::Timeout { .. } => worth.timeout,
+        FailureClass::Network => worth.network,
+        FailureClass::Cut => worth.cut,
+        FailureClass::Lost | FailureClass::Interrupted => worth.lost,
         FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
@@ -80,6 +63,29 @@ const fn attempts(class: &FailureClass) -> Attempt {
         | FailureClass::ContentRefused
         | FailureClass::ModelNotFound
         | FailureClass::Cancelled => 1,
+    }
+}
+
+/// Whether another model may answer where this one could not. What is wrong with the request stays wrong, and a refusal
+/// is an answer.
+pub(crate) const fn falls_back(class: &FailureClass) -> bool {
+    match class {
+        FailureClass::RateLimited { .. }
+        | FailureClass::Overloaded
+        | FailureClass::Server
+        | FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Cut
+        | FailureClass::NotAnApi
+        | FailureClass::Auth
+        | FailureClass::QuotaExhausted { .. }
+        | FailureClass::ModelNotFound
+        | FailureClass::Lost => true,
+        FailureClass::ContextTooLong { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ContentRefused
+        | FailureClass::Cancelled
+        | FailureClass::Interrupted => false,
     }
 }
 
@@ -149,6 +155,18 @@ mod tests {
     fn a_retry_after_is_the_floor() {
         let class = FailureClass::RateLimited { retry_after_ms: Some(20_000), reset_at: None };
         check(class, 1, 0, |p| p == Some(20_000));
+    }
+
+    #[test]
+    fn each_class_has_its_own_number_of_attempts() {
+        let attempts = RetryAttempts { server: 1, network: 5, ..RetryAttempts::default() };
+        let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
+        let call = CallId { run: RunId::from_bits(5), iteration: 1, n: 0 };
+        let tried_again =
+            |class, times| policy.pause((call, times), &Failure::new(class, "x"), times, 0).is_some();
+        assert!(!tried_again(FailureClass::Server, 1));
+        assert!(tried_again(FailureClass::Network, 4) && !tried_again(FailureClass::Network, 5));
+        assert!(tried_again(FailureClass::Cut, 2) && !tried_again(FailureClass::Cut, 3));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
         Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, Ended, Failure, FailureClass, Finish,
         LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
     },
-    policy::RetryPolicy,
+    policy::falls_back,
     turn::{
         Plan,
         draft::Draft,
@@ -90,7 +90,7 @@ impl Draft {
         }
     }
 
-    /// The attempt failed: the next one, or the end of the run.
+    /// The attempt failed: the next one, at the same provider or at the one behind it, or the end of the run.
     pub(super) fn model_failed(&mut self, call: CallId, attempt: Attempt, failure: &Failure) {
         if !self.is_asked(call, attempt) {
             return;
@@ -100,12 +100,26 @@ impl Draft {
             Some(Step::Acting(_) | Step::Said(_)) | None => (None, 1),
         };
         let spent_ms = since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
-        let pause = RetryPolicy::default().pause((call, attempt), failure, times, spent_ms);
+        let policy = self.run().map(|run| run.spec.limits.retry).unwrap_or_default();
+        let pause = policy.pause((call, attempt), failure, times, spent_ms);
+        let behind = self.run().map(|run| run.link() + 1).filter(|link| self.has_link(*link));
+        let fallback = behind.filter(|_| pause.is_none() && falls_back(&failure.class));
+        let pause = pause.or(fallback.map(|_| 0));
         let retry_at = pause.map(|ms| self.now.at.plus_ms(ms));
-        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure: failure.clone(), retry_at }));
+        self.push(Body::ModelFailed(ModelFailed {
+            call,
+            attempt,
+            failure: failure.clone(),
+            retry_at,
+            fallback,
+        }));
         if retry_at.is_none() {
             self.end_run(failed(failure));
         }
+    }
+
+    fn has_link(&self, link: usize) -> bool {
+        self.run().is_some_and(|run| link < run.spec.chain.len())
     }
 
     /// Nobody can be asked at all.

@@ -157,9 +157,9 @@ impl Draft {
         )
     }
 
-    /// The models that the run under way may ask.
+    /// The models that the run under way may ask now.
     pub(crate) fn chain(&self) -> Option<&[ModelRef]> {
-        self.run().map(|run| run.spec.chain.as_slice())
+        self.turn.chain()
     }
 
     /// Whether the run under way may start anything.
@@ -278,7 +278,13 @@ impl Draft {
         self.push(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
         if let Some((call, attempt)) = asking {
             let failure = Failure::new(FailureClass::Cancelled, "the run was stopped");
-            self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None }));
+            self.push(Body::ModelFailed(ModelFailed {
+                call,
+                attempt,
+                failure,
+                retry_at: None,
+                fallback: None,
+            }));
         }
         for call in unstarted.into_iter().chain(revoked) {
             let hint = format!("the run ends: {ended}");

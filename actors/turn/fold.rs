@@ -136,6 +136,10 @@ impl Turn {
             Some((_, times)) => *times += 1,
             None => asking.failures.push((class.name(), 1)),
         }
+        if let Some(link) = failed.fallback {
+            asking.link = link;
+            asking.failures.clear();
+        }
         asking.attempt = failed.attempt + 1;
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until }));
         self.spend(spent);
@@ -220,6 +224,6 @@ fn result((asked, call): (&crate::model::ToolCall, &Call)) -> Option<CallResult>
 impl Asking {
     /// A call that nobody has made yet.
     const fn first() -> Self {
-        Self { attempt: 1, since: None, failures: Vec::new(), state: Asked::Wanted(None) }
+        Self { attempt: 1, since: None, link: 0, failures: Vec::new(), state: Asked::Wanted(None) }
     }
 }

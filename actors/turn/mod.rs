@@ -25,7 +25,8 @@ pub(crate) use recovery::{Dormant, Standing};
 
 use crate::{
     model::{
-        CallId, Durable, Incarnation, Message, ModelStarted, Now, Record, RunId, RunSpec, Seq, SessionId,
+        CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, Record, RunId, RunSpec, Seq,
+        SessionId,
     },
     turn::{
         history::History,
@@ -107,6 +108,14 @@ impl Turn {
     /// Whether the run under way only waits for its calls to end.
     pub(crate) fn is_stopping(&self) -> bool {
         matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())
+    }
+
+    /// The models that the run under way may ask now: those before them could not answer this call.
+    pub(crate) fn chain(&self) -> Option<&[ModelRef]> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Running(run) => run.spec.chain.get(run.link()..),
+        }
     }
 
     /// The system prompt of the run under way, with the run's own system message as its last layer.

@@ -62,7 +62,9 @@ pub(super) struct Asking {
     pub(super) attempt: Attempt,
     /// When the first attempt started, on the session's active clock.
     pub(super) since: Option<u64>,
-    /// How many attempts have failed in which way.
+    /// The link of the chain that is asked, from 0. The next call begins with the first again.
+    pub(super) link: usize,
+    /// How many attempts at this link have failed in which way.
     pub(super) failures: Vec<(&'static str, u32)>,
     pub(super) state: Asked,
 }
@@ -138,6 +140,14 @@ impl Run {
         match &self.step {
             Step::Asking(Asking { since: None, .. }) => self.iteration - 1,
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => self.iteration,
+        }
+    }
+
+    /// The link of the chain that is asked.
+    pub(super) const fn link(&self) -> usize {
+        match &self.step {
+            Step::Asking(asking) => asking.link,
+            Step::Acting(_) | Step::Said(_) => 0,
         }
     }
 

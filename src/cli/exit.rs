@@ -7,7 +7,7 @@ use hermod_actors::{
     model::{Cause, Ended, FailureClass, Outcome, StopReason},
 };
 
-use crate::{daemon::StartError, store::redb::OpenError};
+use crate::{config::ConfigErrors, daemon::StartError, store::redb::OpenError};
 
 /// How a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,9 @@ impl From<&StartError> for Exit {
             StartError::Store(OpenError::Newer { .. } | OpenError::Corrupt { .. } | OpenError::Io { .. })
             | StartError::State { .. }
             | StartError::Script { .. } => Self::Store,
-            StartError::NoHome | StartError::NoModel(_) | StartError::Provider(_) => Self::Config,
+            StartError::NoHome | StartError::Config(_) | StartError::NoModel(_) | StartError::Provider(_) => {
+                Self::Config
+            }
             StartError::Listen(_) => Self::Internal,
             StartError::Actors(terminated) => terminated.into(),
         }
@@ -139,6 +141,12 @@ impl Failure {
     /// The command line is wrong.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, text: text.into() }
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        StartError::from(errors).into()
     }
 }
 

@@ -1,10 +1,12 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
 mod budget;
+mod config;
 mod exit;
 mod journal;
 mod output;
 mod progress;
+mod providers;
 mod reader;
 mod rehearse;
 mod report;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{daemon, environment::Variables, store::redb::Durability};
+use crate::{daemon, environment::Variables, secret, store::redb::Durability};
 use exit::{Exit, Failure};
 use output::say;
 use reader::Reader;
@@ -42,6 +44,8 @@ enum Command {
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
     Rehearse(rehearse::RehearseArgs),
+    Config(config::ConfigArgs),
+    Providers(providers::ProvidersArgs),
 }
 
 #[derive(Debug, Args)]
@@ -74,7 +78,12 @@ pub fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<Exit, Failure> {
-    let variables = variables();
+    // Before anything is read that nobody else may see.
+    secret::keep_memory_private().map_err(|error| Failure {
+        exit: Exit::Internal,
+        text: format!("the operating system does not keep this process's memory private: {error}"),
+    })?;
+    let variables = variables()?;
     telemetry::start(cli.verbose, &variables)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
@@ -89,6 +98,8 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Sessions(args) => sessions::execute(args, &reader(variables)?).await?,
         Command::Journal(args) => journal::execute(args, &reader(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
+        Command::Config(args) => config::execute(args, variables).await?,
+        Command::Providers(args) => providers::execute(args, variables).await?,
     }
     Ok(Exit::Ok)
 }
@@ -99,10 +110,20 @@ fn reader(variables: &Variables) -> Result<Reader, Failure> {
     Ok(Reader::new(daemon::open(&state, Durability::Strict)?))
 }
 
-/// The process's variables; one that is not UTF-8 is none of ours.
-fn variables() -> Variables {
-    let text = |text: std::ffi::OsString| text.into_string().ok();
-    std::env::vars_os().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect()
+/// The process's variables. One that is not UTF-8 is none of ours, unless it says that it is.
+fn variables() -> Result<Variables, Failure> {
+    let mut variables = Variables::new();
+    for (key, value) in std::env::vars_os() {
+        match (key.into_string(), value.into_string()) {
+            (Ok(key), Ok(value)) => drop(variables.insert(key, value)),
+            (Ok(key), Err(_)) if key.starts_with("HERMOD_") => {
+                let text = format!("{key}: its value is not UTF-8; set it to a text");
+                return Err(Failure { exit: Exit::Config, text });
+            }
+            (Ok(_) | Err(_), _) => {}
+        }
+    }
+    Ok(variables)
 }
 
 #[cfg(test)]

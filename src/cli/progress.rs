@@ -111,10 +111,11 @@ impl Progress {
 }
 
 fn failure(failed: &ModelFailed, record: &Record) -> String {
-    let next = failed.retry_at.map_or_else(
-        || "; not asked again".into(),
-        |at| format!("; asked again in {}", seconds(at.ms_since(record.at))),
-    );
+    let next = match (failed.retry_at, failed.fallback) {
+        (None, _) => "; not asked again".into(),
+        (Some(_), Some(_)) => "; the next of the chain is asked".into(),
+        (Some(at), None) => format!("; asked again in {}", seconds(at.ms_since(record.at))),
+    };
     let failure = shown(&failed.failure.to_string(), MESSAGE);
     format!("model {}   attempt {} failed: {failure}{next}", failed.call.iteration, failed.attempt)
 }
@@ -201,7 +202,13 @@ mod tests {
         check(vec![ended], &[Some("tool 2.1  ? in doubt: who knows")]);
         let failure = Failure::new(FailureClass::Overloaded, "try\nlater");
         let failed = |retry_at| {
-            Body::ModelFailed(ModelFailed { call: MODEL, attempt: 1, failure: failure.clone(), retry_at })
+            Body::ModelFailed(ModelFailed {
+                call: MODEL,
+                attempt: 1,
+                failure: failure.clone(),
+                retry_at,
+                fallback: None,
+            })
         };
         check(
             vec![failed(Some(Timestamp(2500))), failed(None)],

@@ -262,19 +262,26 @@ impl Provider for HttpProvider {
 
 /// The base URL, without anything secret in it.
 fn base_url(config: &ProviderConfig) -> Result<Url, ConfigError> {
-    let error = |url: &str, reason: &str| ConfigError::BaseUrl {
-        provider: config.name.clone(),
-        url: url.to_owned(),
-        reason: reason.to_owned(),
-    };
     let text = &config.base_url;
-    let shown = if text.contains('@') { "…" } else { text };
-    let url = Url::parse(text.trim()).map_err(|reason| error(shown, &reason.to_string()))?;
+    parse_base_url(text).map_err(|reason| ConfigError::BaseUrl {
+        provider: config.name.clone(),
+        url: if text.contains('@') { "…".to_owned() } else { text.clone() },
+        reason,
+    })
+}
+
+/// Whether a text can be a base URL, or why not.
+pub fn check_base_url(text: &str) -> Result<(), String> {
+    parse_base_url(text).map(drop)
+}
+
+fn parse_base_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text.trim()).map_err(|reason| reason.to_string())?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(error(shown, "it holds a user or a password, which belong into the credential"));
+        return Err("it holds a user or a password, which belong into the credential".to_owned());
     }
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(error(shown, "it is neither http nor https"));
+        return Err("it is neither http nor https".to_owned());
     }
     Ok(url)
 }

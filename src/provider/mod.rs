@@ -8,7 +8,7 @@ mod pieces;
 pub mod sse;
 mod wire;
 
-pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig};
+pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig, check_base_url};
 pub use wire::{Decoder, Progress, WireFormat};
 
 /// A wire format, as configuration names it.

@@ -12,7 +12,7 @@ mod typed;
 mod visible;
 mod write_file;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
@@ -21,8 +21,21 @@ pub use paths::{Place, resolve};
 pub use typed::{Site, Typed, make};
 pub use visible::Visible;
 
+/// What the operator decides of the tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Time that a command of `shell` may take if the model asks for no other.
+    pub shell_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { shell_timeout: Duration::from_mins(2) }
+    }
+}
+
 /// Makes a tool.
-pub type Make = fn() -> Arc<dyn Tool>;
+pub type Make = fn(Settings) -> Arc<dyn Tool>;
 
 /// Every built-in tool by its name.
 pub const TOOLS: &[(&str, Make)] = &[
@@ -33,6 +46,6 @@ pub const TOOLS: &[(&str, Make)] = &[
 ];
 
 /// All built-in tools, in the order of their names.
-pub fn builtin() -> Vec<Arc<dyn Tool>> {
-    TOOLS.iter().map(|(_, make)| make()).collect()
+pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
+    TOOLS.iter().map(|(_, make)| make(settings)).collect()
 }

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Visible,
+    Settings, Visible,
     blocking::failed_inside,
     hardline::refused,
     paths::resolve,
@@ -20,7 +20,6 @@ use crate::process::{self, Capture, Cause, Command, Ran};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 const SHELL: &str = "/bin/sh";
-const TIMEOUT: u64 = 120;
 /// What ending a command and reading the rest of its output may take, with room.
 const ENDING: Duration = Duration::from_secs(30);
 
@@ -34,7 +33,7 @@ pub(super) struct Shell;
 pub(super) struct Arguments {
     /// The command, in the language of a POSIX `sh`; use `bash -c '...'` for what only bash knows.
     command: String,
-    /// Seconds after which the command is ended; 120 if absent.
+    /// Seconds after which the command is ended; if absent, as many as the operator has set (120 unless changed).
     #[schemars(range(min = 1, max = 3600))]
     timeout: Option<u64>,
     /// The folder to run it in, relative to the workspace or absolute inside it; the workspace itself if absent.
@@ -87,18 +86,18 @@ impl Typed for Shell {
             Ok(Err(bad)) => return typed::refused(&bad),
             Err(error) => return failed_inside(&error),
         };
-        let timeout = timeout_of(timeout);
+        let timeout = timeout_of(timeout, site.settings);
         let arguments = vec!["-c".into(), command.into()];
         execute(Command { program: SHELL.into(), arguments, folder, timeout }, &site.cancel).await
     }
 
-    fn limit(arguments: &Arguments) -> Option<Duration> {
-        Some(timeout_of(arguments.timeout) + ENDING)
+    fn limit(arguments: &Arguments, settings: Settings) -> Option<Duration> {
+        Some(timeout_of(arguments.timeout, settings) + ENDING)
     }
 }
 
-fn timeout_of(seconds: Option<u64>) -> Duration {
-    Duration::from_secs(seconds.unwrap_or(TIMEOUT))
+fn timeout_of(seconds: Option<u64>, settings: Settings) -> Duration {
+    seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
 
 fn folder(workspace: &str, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {

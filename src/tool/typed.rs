@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Shape;
+use super::{Settings, Shape};
 
 /// A tool whose arguments are a type. This is all that a tool's file says; `make` does the rest.
 pub trait Typed: Debug + Send + Sync + 'static {
@@ -32,7 +32,7 @@ pub trait Typed: Debug + Send + Sync + 'static {
     fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
 
     /// How long it may take at the very most, if it has a limit of its own.
-    fn limit(_arguments: &Self::Arguments) -> Option<Duration> {
+    fn limit(_arguments: &Self::Arguments, _settings: Settings) -> Option<Duration> {
         None
     }
 }
@@ -46,23 +46,26 @@ pub struct Site {
     pub workspace: Arc<str>,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
+    /// What the operator decides.
+    pub settings: Settings,
 }
 
 /// The tool that `T` describes.
-pub fn make<T: Typed>() -> Arc<dyn Tool> {
+pub fn make<T: Typed>(settings: Settings) -> Arc<dyn Tool> {
     let shape = Shape::of::<T::Arguments>();
     let spec = ToolSpec {
         name: T::NAME.into(),
         description: T::DESCRIPTION.into(),
         parameters: shape.schema().clone(),
     };
-    Arc::new(Made::<T> { spec, shape, of: PhantomData })
+    Arc::new(Made::<T> { spec, shape, settings, of: PhantomData })
 }
 
 #[derive(Debug)]
 struct Made<T> {
     spec: ToolSpec,
     shape: Shape,
+    settings: Settings,
     of: PhantomData<T>,
 }
 
@@ -89,6 +92,7 @@ impl<T: Typed> Tool for Made<T> {
             name: format!("{}-{}", invocation.call, invocation.attempt),
             workspace: invocation.workspace,
             cancel: invocation.cancel,
+            settings: self.settings,
         };
         Box::pin(async move {
             match arguments {
@@ -99,7 +103,7 @@ impl<T: Typed> Tool for Made<T> {
     }
 
     fn limit(&self, arguments: &Value) -> Option<Duration> {
-        T::limit(&self.read(arguments).ok()?)
+        T::limit(&self.read(arguments).ok()?, self.settings)
     }
 }
 

@@ -38,7 +38,7 @@ impl Typed for WriteFile {
     type Arguments = Arguments;
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let Site { name, workspace, cancel } = site;
+        let Site { name, workspace, cancel, .. } = site;
         let temporary = format!(".hermod-{name}.tmp");
         blocking(&cancel, move |asker| write(&workspace, &arguments, (&temporary, asker))).await
     }

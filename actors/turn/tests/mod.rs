@@ -48,7 +48,12 @@ impl Driver {
 
     /// Submits run `n`, with these limits.
     pub(super) fn submit(&mut self, n: u128, limits: Limits) -> Vec<&'static str> {
-        let chain = vec![ModelRef { provider: "p".into(), model: "m".into() }];
+        self.submit_to(&["p/m"], n, limits)
+    }
+
+    /// Likewise, with this chain.
+    pub(super) fn submit_to(&mut self, chain: &[&str], n: u128, limits: Limits) -> Vec<&'static str> {
+        let chain = chain.iter().map(|link| link.parse().unwrap()).collect();
         let spec = RunSpec {
             chain,
             workspace: "/w".into(),

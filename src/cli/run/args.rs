@@ -8,6 +8,7 @@ use crate::{
         exit::Failure,
         workspace::Place,
     },
+    config,
     environment::Wanted,
     store::redb,
 };
@@ -27,9 +28,9 @@ pub(crate) struct RunArgs {
     /// Print one JSON object at the end, also on failure
     #[arg(long)]
     pub(crate) json: bool,
-    /// What an acknowledged write survives
-    #[arg(long, value_enum, default_value_t = Durability::Strict, hide = true)]
-    pub(crate) durability: Durability,
+    /// What an acknowledged write survives [default: store.durability]
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) durability: Option<Durability>,
 }
 
 /// Which model is asked.
@@ -45,7 +46,7 @@ pub(crate) struct ModelArgs {
         conflicts_with_all = ["provider", "model"]
     )]
     pub(crate) rehearse: Option<Play>,
-    /// The provider to ask, one that the environment has a key for
+    /// The provider to ask, one that is configured or that the environment has a key for
     #[arg(long)]
     pub(crate) provider: Option<String>,
     /// The model to ask: MODEL or PROVIDER/MODEL
@@ -94,7 +95,7 @@ pub(crate) struct TaskArgs {
     /// Limits, such as iterations=20,tokens=100000,tool_calls=50,wall=10m
     #[arg(long)]
     pub(crate) budget: Option<Budget>,
-    /// Time after which the run ends as timed out, such as 90s or 10m [default: none]
+    /// Time after which the run ends as timed out, such as 90s or 10m [default: agents.defaults.timeout]
     #[arg(long, value_name = "DURATION", value_parser = budget::duration)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -113,6 +114,15 @@ impl From<Durability> for redb::Durability {
         match durability {
             Durability::Strict => Self::Strict,
             Durability::Relaxed => Self::Relaxed,
+        }
+    }
+}
+
+impl From<config::Durability> for Durability {
+    fn from(durability: config::Durability) -> Self {
+        match durability {
+            config::Durability::Strict => Self::Strict,
+            config::Durability::Relaxed => Self::Relaxed,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
         reader::Reader,
         report, workspace,
     },
+    config::Config,
     daemon::{self, Endpoints},
     environment::Variables,
     rehearsal,
@@ -104,31 +105,33 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     if text.is_none() {
         args.check_without_text()?;
     }
+    let config = Config::read(variables)?;
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
     let place = match text {
         Some(_) => Some(workspace::resolve(args.task.place(), &state)?),
         None => None,
     };
-    let journal = daemon::open(&state, args.durability.into())?;
+    let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
+    let journal = daemon::open(&state, durability.into())?;
     let reader = Reader::new(Arc::clone(&journal));
     let target = Target::find(&reader, &args.conversation).await?;
-    let mut endpoints = endpoints(args, variables, &target, &state).await;
+    let mut endpoints = endpoints(args, (&config, variables), &target, &state).await;
     let job = if let Some((text, place)) = text.zip(place) {
-        Job::Submit { text, spec: new_spec(args, &target, &endpoints, (&place, &state))? }
+        Job::Submit { text, spec: new_spec((&config, args), &target, &endpoints, (&place, &state))? }
     } else {
         let (row, spec) = target.unfinished()?;
         Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
     };
-    endpoints.offer(job.spec()).await?;
+    endpoints.offer(job.spec(), variables).await?;
     for (_, spec) in &target.open {
-        endpoints.offer(spec).await?;
+        endpoints.offer(spec, variables).await?;
     }
     if target.elsewhere > 0 {
         say(format!("waiting   {} unfinished in other sessions; see `hermod runs list`", target.elsewhere));
     }
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
-    let daemon = daemon::start(journal, endpoints, defaults).await?;
+    let daemon = daemon::start(journal, endpoints, (&config, defaults)).await?;
     let followed = carry_out(&daemon.runtime, job, (&target, &reader), ids).await;
     daemon.runtime.suspend().await;
     followed
@@ -186,28 +189,34 @@ fn announce(spec: &RunSpec) {
     }
 }
 
-async fn endpoints(args: &RunArgs, variables: &Variables, target: &Target, state: &Path) -> Endpoints {
+async fn endpoints(
+    args: &RunArgs,
+    (config, variables): (&Config, &Variables),
+    target: &Target,
+    state: &Path,
+) -> Endpoints {
     let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.before).collect();
-    Endpoints::new(model::providers(variables, args, &known).await, state.to_owned())
+    let found = model::providers((config, variables), args, &known).await;
+    Endpoints::new(found, state.to_owned(), config.provider_defaults)
 }
 
 fn new_spec(
-    args: &RunArgs,
+    (config, args): (&Config, &RunArgs),
     target: &Target,
     endpoints: &Endpoints,
     (place, state): (&Path, &Path),
 ) -> Result<RunSpec, Failure> {
-    let choice = model::choose(args, target.before.as_ref(), endpoints.found(), state)?;
+    let choice = model::choose((config, args), target.before.as_ref(), endpoints.found(), state)?;
     let budget = args.task.budget.unwrap_or_default();
     if budget.amounts.usd.is_some() {
         return Err(Failure::usage(format!(
             "--budget usd: the price of {} is not known, so no limit in dollars can be kept; limit tokens instead",
-            choice.model
+            choice.chain.first().map_or_else(String::new, ToString::to_string)
         )));
     }
-    let mut spec = daemon::spec(choice.model, choice.script, place);
+    let mut spec = daemon::spec(config, choice.chain, choice.script, place);
     budget.apply(&mut spec.limits);
-    spec.limits.timeout_ms = args.task.timeout.map(budget::millis);
+    spec.limits.timeout_ms = args.task.timeout.map(budget::millis).or(spec.limits.timeout_ms);
     spec.system = args.task.system.as_deref().map(Into::into);
     Ok(spec)
 }

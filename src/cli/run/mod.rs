@@ -9,3 +9,4 @@ mod target;
 pub(crate) use args::RunArgs;
 pub(crate) use execute::execute;
 pub(crate) use follow::Signals as Interruption;
+pub(crate) use model::{Local, discover};

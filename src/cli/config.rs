@@ -1,0 +1,100 @@
+//! `hermod config`: what is set, where, and whether it does.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{exit::Failure, output::print, providers, run};
+use crate::{
+    config::{Config, Origin, Setting, UserFile, presentable},
+    daemon::StartError,
+    environment::{self, Found, Variables, Wanted},
+};
+
+/// The configuration
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Read it as a run would, and say what is wrong with it
+    Check,
+    /// Show your own settings, each with where it is set; never a secret
+    Show {
+        /// All settings, the defaults too
+        #[arg(long)]
+        effective: bool,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Checks or shows.
+pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), Failure> {
+    let config = Config::read(variables)?;
+    match args.verb {
+        Verb::Check => check(&config, variables).await,
+        Verb::Show { effective, json } => {
+            let wanted = |setting: &Setting| effective || setting.origin != Origin::Default;
+            let settings: Vec<_> = config.settings.iter().filter(|(_, setting)| wanted(setting)).collect();
+            print(&if json { object(&config, &settings).to_string() } else { lines(&settings) })
+        }
+    }
+}
+
+async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
+    let mut report = match (config.files.as_slice(), UserFile::of(variables)) {
+        ([], Some(file)) => vec![format!("file      {}: there is none", file.path().display())],
+        ([], None) => {
+            vec!["file      none: neither HERMOD_CONFIG, XDG_CONFIG_HOME nor HOME is set".to_owned()]
+        }
+        (files, _) => files.iter().map(|file| format!("file      {}", file.display())).collect(),
+    };
+    report.extend(config.settings.values().filter_map(|setting| match &setting.origin {
+        Origin::Variable(name) => Some(format!("variable  {name}")),
+        Origin::Default | Origin::File { .. } => None,
+    }));
+    let found = run::discover(config, variables, run::Local::of(config)).await;
+    let provider =
+        |found: &Found| format!("provider  {}: {}", found.name, providers::credential(found, variables));
+    report.extend(found.iter().map(provider));
+    print(&report.join("\n"))?;
+    // At a run's start only the providers that it needs are looked at.
+    for provider in &found {
+        provider.config(variables).map_err(StartError::NoModel)?;
+    }
+    if config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
+        let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
+        environment::choose(&found, wanted)
+            .and_then(|first| environment::chain(&found, first, &config.fallback_providers.0))
+            .map_err(StartError::NoModel)?;
+    }
+    print("ok")
+}
+
+/// `key = value  # origin`, a TOML file.
+fn lines(settings: &[(&String, &Setting)]) -> String {
+    let width = |(key, setting): &(&String, &Setting)| line(key, setting).chars().count();
+    let width = settings.iter().map(width).max().unwrap_or(0).min(60);
+    let lines = settings
+        .iter()
+        .map(|(key, setting)| format!("{:<width$}  # {}\n", line(key, setting), setting.origin));
+    lines.collect::<Vec<_>>().concat()
+}
+
+fn line(key: &str, setting: &Setting) -> String {
+    let value = presentable(key, &setting.value).map_or_else(String::new, |value| value.to_string());
+    format!("{key} = {value}")
+}
+
+fn object(config: &Config, settings: &[(&String, &Setting)]) -> Value {
+    let setting = |(key, setting): &(&String, &Setting)| {
+        let value = presentable(key, &setting.value);
+        json!({ "key": key, "value": value, "origin": setting.origin.to_string() })
+    };
+    let files: Vec<_> = config.files.iter().map(|file| file.display().to_string()).collect();
+    json!({ "files": files, "settings": settings.iter().map(setting).collect::<Vec<_>>() })
+}

@@ -1,0 +1,60 @@
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    error::{ConfigError, ConfigErrors},
+    load::File,
+    model::Config,
+};
+
+/// The user's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserFile {
+    /// `HERMOD_CONFIG` names it: it has to be there.
+    Named(PathBuf),
+    /// It is read if it is there.
+    Usual(PathBuf),
+}
+
+impl UserFile {
+    /// `$HERMOD_CONFIG`, else `$XDG_CONFIG_HOME/hermod/hermod.toml`, else `~/.config/hermod/hermod.toml`.
+    pub fn of(variables: &BTreeMap<String, String>) -> Option<Self> {
+        let set = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(path) = set("HERMOD_CONFIG") {
+            return Some(Self::Named(path));
+        }
+        let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+        Some(Self::Usual(folder.join("hermod/hermod.toml")))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Named(path) | Self::Usual(path) => path,
+        }
+    }
+
+    fn read(&self) -> Result<Option<File>, ConfigError> {
+        let path = self.path().to_owned();
+        match (fs::read_to_string(&path), self) {
+            (Ok(text), _) => Ok(Some(File { path, text })),
+            (Err(error), Self::Usual(_)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            (Err(error), _) => Err(ConfigError::Unreadable { path, reason: error.to_string() }),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the user's file, and loads.
+    pub fn read(variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
+        let file = match UserFile::of(variables) {
+            Some(file) => file.read()?,
+            None => None,
+        };
+        Self::load(file.as_slice(), variables)
+    }
+}

@@ -1,0 +1,118 @@
+//! Which keys there are: those of the embedded file, and those of a provider's section.
+
+use serde_json::Value;
+
+use super::layer::Layer;
+
+/// Below it stand the providers, by name.
+pub(super) const PROVIDERS: &str = "providers";
+/// What a provider has that does not say otherwise.
+const PROVIDER_DEFAULTS: &str = "provider_defaults";
+/// What only a provider's own section can say; all are texts.
+pub(super) const PROVIDER_OWN: [&str; 4] = ["base_url", "credential", "model", "wire"];
+/// Names that people give to what is called `credential` here.
+const SECRETS: [&str; 7] = ["api_key", "apikey", "key", "password", "secret", "token", "auth"];
+
+/// Variables that begin like settings and are none; those about recordings are for the tests.
+pub(super) const NOT_SETTINGS: [&str; 5] =
+    ["HERMOD_CONFIG", "HERMOD_HOME", "HERMOD_LOG", "HERMOD_RECORDINGS", "HERMOD_REQUIRE_RECORDINGS"];
+/// What settings in the environment begin with.
+pub(super) const PREFIX: &str = "HERMOD_";
+/// What stands between levels there.
+pub(super) const LEVEL: &str = "__";
+
+/// Below this likeness (0 to 1) a known name is no suggestion.
+const ALIKE: f64 = 0.55;
+/// The likeness of a key that only stands in another section.
+const ELSEWHERE: f64 = 0.75;
+
+/// What a key is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Kind<'a> {
+    /// A setting, with its default or, for a provider's own, a value of its type.
+    Setting(&'a Value),
+    /// A section that is always there.
+    Section,
+    /// The section of a provider.
+    Provider,
+    /// None that there is.
+    Unknown,
+}
+
+/// What `key` is, by the defaults.
+pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
+    const TEXT: &Value = &Value::String(String::new());
+    if let Some(default) = defaults.get(key) {
+        return Kind::Setting(&default.value);
+    }
+    match provider(key) {
+        Some((_, None)) => Kind::Provider,
+        Some((_, Some(field))) if PROVIDER_OWN.contains(&field) => Kind::Setting(TEXT),
+        Some((_, Some(field))) => match defaults.get(&format!("{PROVIDER_DEFAULTS}.{field}")) {
+            Some(default) => Kind::Setting(&default.value),
+            None => Kind::Unknown,
+        },
+        None if key == PROVIDERS || defaults.keys().any(|known| below(key, known).is_some()) => Kind::Section,
+        None => Kind::Unknown,
+    }
+}
+
+/// The provider's name, and the key in its section.
+pub(super) fn provider(key: &str) -> Option<(&str, Option<&str>)> {
+    let rest = below(PROVIDERS, key)?;
+    Some(rest.split_once('.').map_or((rest, None), |(name, field)| (name, Some(field))))
+}
+
+fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
+    key.strip_prefix(section)?.strip_prefix('.')
+}
+
+/// The known key that an unknown one is most like.
+pub(super) fn nearest(defaults: &Layer, key: &str) -> Option<String> {
+    let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let mut candidates: Vec<String> = defaults.keys().cloned().collect();
+    if let Some(("providers" | "provider", provider)) = section.split_once('.') {
+        if SECRETS.contains(&name) {
+            return Some(format!("{PROVIDERS}.{provider}.credential"));
+        }
+        let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
+        let fields = PROVIDER_OWN.into_iter().chain(shared);
+        candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
+    }
+    let likeness = |known: &str| {
+        let whole = alike(key, known);
+        let same_name = known.rsplit('.').next() == Some(name);
+        if same_name { whole.max(ELSEWHERE) } else { whole }
+    };
+    let best = candidates.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) >= ALIKE).then_some(best)
+}
+
+/// The variable that an unknown one is most like.
+pub(super) fn nearest_variable(defaults: &Layer, name: &str, key: &str) -> Option<String> {
+    let other = NOT_SETTINGS.iter().max_by(|a, b| alike(name, a).total_cmp(&alike(name, b)))?;
+    match nearest(defaults, key) {
+        Some(setting) if alike(name, &variable(&setting)) >= alike(name, other) => Some(variable(&setting)),
+        found => {
+            let like = alike(name, other) >= ELSEWHERE;
+            if like { Some((*other).to_owned()) } else { found.map(|key| variable(&key)) }
+        }
+    }
+}
+
+/// The variable of a key.
+fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.replace('.', LEVEL).replace('-', "_").to_uppercase())
+}
+
+fn alike(a: &str, b: &str) -> f64 {
+    strsim::normalized_damerau_levenshtein(a, b)
+}
+
+/// Whether a provider may have this name: it stands before the first slash of `provider/model`, and in variables.
+pub(super) fn is_provider_name(name: &str) -> bool {
+    let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    name.bytes().all(letters)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && !name.contains(LEVEL)
+}

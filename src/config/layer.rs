@@ -1,0 +1,134 @@
+//! One source of settings as a flat list of keys, each with its value and where that stands.
+
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+
+use serde_json::{Map, Value};
+use toml::de::{DeTable, DeValue, Error};
+
+/// Where a setting comes from, in the order in which they stand over each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The defaults that come with the program.
+    Default,
+    /// A line of a file, from 1.
+    File {
+        /// The file.
+        path: Arc<Path>,
+        /// The line of the key.
+        line: usize,
+    },
+    /// An environment variable.
+    Variable(Arc<str>),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// The value; an empty section is an empty object.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Settings by their dotted keys.
+pub type Layer = BTreeMap<String, Setting>;
+
+/// Why a text is no TOML.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NotToml {
+    /// From 1.
+    pub(super) line: usize,
+    /// In characters, from 1.
+    pub(super) column: usize,
+    /// Without any of the text: a secret may stand in it.
+    pub(super) reason: String,
+}
+
+/// Reads TOML. `origin` says where a line is.
+pub(super) fn of_text(text: &str, origin: impl Fn(usize) -> Origin) -> Result<Layer, NotToml> {
+    let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
+    let mut layer = Layer::new();
+    flatten(table.get_ref(), "", &mut |key, value, at| {
+        let origin = origin(place(text, at).0);
+        layer.insert(key, Setting { value: plain(value), origin });
+    });
+    Ok(layer)
+}
+
+fn not_toml(text: &str, error: &Error) -> NotToml {
+    let (line, column) = place(text, error.span().map_or(text.len(), |span| span.start));
+    NotToml { line, column, reason: error.message().to_owned() }
+}
+
+/// The line and column of a byte.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}
+
+/// Visits each key that holds a value or an empty section, with where the key begins.
+fn flatten(table: &DeTable<'_>, above: &str, visit: &mut impl FnMut(String, &DeValue<'_>, usize)) {
+    for (name, value) in table {
+        let key = join(above, name.get_ref());
+        match value.get_ref().as_table().filter(|inner| !inner.is_empty()) {
+            Some(inner) => flatten(inner, &key, visit),
+            None => visit(key, value.get_ref(), name.span().start),
+        }
+    }
+}
+
+/// A name with a dot in it stays one name.
+fn join(above: &str, name: &str) -> String {
+    let name = if name.is_empty() || name.contains('.') { format!("{name:?}") } else { name.to_owned() };
+    if above.is_empty() { name } else { format!("{above}.{name}") }
+}
+
+/// Numbers that JSON does not have, and dates, become texts: no key takes either.
+pub(super) fn plain(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => Value::from(&**text),
+        DeValue::Integer(number) => {
+            let whole = i64::from_str_radix(number.as_str(), number.radix());
+            whole.map_or_else(|_| number.to_string().into(), Value::from)
+        }
+        DeValue::Float(number) => match number.as_str().parse::<f64>() {
+            Ok(fraction) if fraction.is_finite() => fraction.into(),
+            Ok(_) | Err(_) => number.to_string().into(),
+        },
+        DeValue::Boolean(flag) => (*flag).into(),
+        DeValue::Datetime(date) => date.to_string().into(),
+        DeValue::Array(list) => list.iter().map(|item| plain(item.get_ref())).collect(),
+        DeValue::Table(table) => {
+            let entry =
+                |(name, value): (&toml::Spanned<toml::de::DeString<'_>>, &toml::Spanned<DeValue<'_>>)| {
+                    (name.get_ref().to_string(), plain(value.get_ref()))
+                };
+            Value::Object(table.iter().map(entry).collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// The settings as one object, sections inside it. No key may stand below another that holds a value: there is none, as
+/// only known keys get here.
+pub(super) fn tree(layer: &Layer) -> Value {
+    let mut root = Value::Object(Map::new());
+    for (key, setting) in layer {
+        let mut place = &mut root;
+        for name in key.split('.') {
+            place = &mut place[name];
+        }
+        *place = setting.value.clone();
+    }
+    root
+}

@@ -1,0 +1,157 @@
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use serde_path_to_error::{Path, Segment};
+
+use super::{
+    error::{ConfigError, ConfigErrors},
+    keys::{self, Kind, PROVIDERS},
+    layer::{self, Layer, NotToml, Origin, Setting, tree},
+    model::Config,
+    variables::of_variables,
+    vendors,
+};
+
+/// Every key with its default.
+pub const EMBEDDED: &str = include_str!("../../config/hermod.toml");
+
+/// A file that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+}
+
+impl Config {
+    /// The defaults, the files over them, each over those before it, and the variables over all. Every mistake is told.
+    pub fn load(files: &[File], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        let defaults = layer::of_text(EMBEDDED, |_| Origin::Default).map_err(|error| {
+            ConfigErrors::from(broken(std::path::Path::new("config/hermod.toml").into(), error))
+        })?;
+        let mut settings = defaults.clone();
+        for file in files {
+            let path: Arc<std::path::Path> = file.path.as_path().into();
+            let origin = |line| Origin::File { path: Arc::clone(&path), line };
+            match layer::of_text(&file.text, origin) {
+                Ok(layer) => settings.extend(known(layer, &defaults, &mut errors)),
+                Err(error) => errors.push(broken(Arc::clone(&path), error)),
+            }
+        }
+        let above = of_variables(variables, (&defaults, &settings), &mut errors);
+        settings.extend(known(above, &defaults, &mut errors));
+        let config = typed(settings, &defaults, &mut errors);
+        if let (Some(config), true) = (&config, errors.is_empty()) {
+            together(config, &mut errors);
+        }
+        match config {
+            Some(config) if errors.is_empty() => {
+                Ok(Self { files: files.iter().map(|file| file.path.clone()).collect(), ..config })
+            }
+            Some(_) | None => {
+                errors.sort_by_key(ConfigError::origin);
+                Err(ConfigErrors(errors))
+            }
+        }
+    }
+}
+
+fn broken(path: Arc<std::path::Path>, NotToml { line, column, reason }: NotToml) -> ConfigError {
+    ConfigError::NotToml { path, line, column, reason }
+}
+
+/// The settings of a layer whose keys there are; the others are errors.
+fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer {
+    let mut kept = Layer::new();
+    for (key, setting) in layer {
+        let empty = setting.value.as_object().is_some_and(serde_json::Map::is_empty);
+        let origin = setting.origin.clone();
+        match keys::kind(defaults, &key) {
+            Kind::Section if empty => {}
+            Kind::Setting(_) | Kind::Provider if !has_name(&key, &origin, errors) => {}
+            Kind::Setting(_) => drop(kept.insert(key, setting)),
+            Kind::Provider if empty => drop(kept.insert(key, setting)),
+            Kind::Section | Kind::Provider => errors.push(ConfigError::Section { key, origin }),
+            Kind::Unknown => {
+                let nearest = keys::nearest(defaults, &key);
+                errors.push(ConfigError::UnknownKey { key, origin, nearest });
+            }
+        }
+    }
+    kept
+}
+
+/// Whether the provider that the key is about, if it is about one, has a name; each that has none is told once.
+fn has_name(key: &str, origin: &Origin, errors: &mut Vec<ConfigError>) -> bool {
+    let Some((name, _)) = keys::provider(key).filter(|(name, _)| !keys::is_provider_name(name)) else {
+        return true;
+    };
+    let told =
+        |error: &ConfigError| matches!(error, ConfigError::ProviderName { name: told, .. } if told == name);
+    if !errors.iter().any(told) {
+        errors.push(ConfigError::ProviderName { name: name.to_owned(), origin: origin.clone() });
+    }
+    false
+}
+
+/// The typed settings. A value that does not do is told and the default takes its place, so that all are told at once.
+fn typed(mut settings: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Option<Config> {
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, Config>(tree(&settings)) {
+            Ok(config) => return Some(Config { settings, ..config }),
+            Err(error) => error,
+        };
+        let key = key_at(error.path());
+        let reason = error.inner().to_string();
+        let wrong = settings.remove(&key);
+        let user = wrong.as_ref().is_some_and(|setting| setting.origin != Origin::Default);
+        let setting = wrong.unwrap_or(Setting { value: serde_json::Value::Null, origin: Origin::Default });
+        errors.push(ConfigError::value(&key, &setting, reason));
+        if !user {
+            return None;
+        }
+        settings.extend(defaults.get_key_value(&key).map(|(key, default)| (key.clone(), default.clone())));
+    }
+}
+
+/// The key of a place: an item of a list belongs to the list's key.
+fn key_at(path: &Path) -> String {
+    let names = path.iter().map_while(|segment| match segment {
+        Segment::Map { key } => Some(key.as_str()),
+        Segment::Seq { .. } | Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    names.collect::<Vec<_>>().join(".")
+}
+
+/// What no value can be blamed for alone.
+fn together(config: &Config, errors: &mut Vec<ConfigError>) {
+    let mut wrong = |key: &str, reason: &str| {
+        if let Some(setting) = config.settings.get(key) {
+            errors.push(ConfigError::value(key, setting, reason));
+        }
+    };
+    if config.retry.longest_pause.0 < config.retry.first_pause.0 {
+        wrong("retry.longest_pause", "must not be shorter than retry.first_pause");
+    }
+    if config.tools.shell.timeout.0 > LONGEST_COMMAND {
+        wrong("tools.shell.timeout", "must not be longer than 1h");
+    }
+    for (name, section) in &config.providers {
+        if section.base_url.is_none() && !vendors::is_known(name) {
+            let section = format!("{PROVIDERS}.{name}");
+            let any = config.settings.iter().find(|(key, _)| key.starts_with(&section));
+            let origin = any.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
+            let reason = format!(
+                "it is missing; give the URL of the endpoint, like `base_url = \"https://host/v1\"`, or use the name of \
+                 a vendor that Hermod knows: {}",
+                vendors::names().join(", ")
+            );
+            let key = format!("{section}.base_url");
+            errors.push(ConfigError::Value { key, shown: None, origin, reason });
+        }
+    }
+}
+
+/// What the tool's own schema allows.
+const LONGEST_COMMAND: std::time::Duration = std::time::Duration::from_hours(1);

@@ -1,0 +1,23 @@
+//! The configuration: the defaults that come with the program, the user's file over them, the environment over both.
+//! Pure but for `file.rs`.
+
+mod error;
+mod file;
+mod keys;
+mod layer;
+mod load;
+mod model;
+mod values;
+mod variables;
+mod vendors;
+
+pub use error::{ConfigError, ConfigErrors, presentable, shown, shown_url};
+pub use file::UserFile;
+pub use layer::{Layer, Origin, Setting};
+pub use load::{EMBEDDED, File};
+pub use model::{
+    Agent, AgentDefaults, Agents, Attempts, Config, Ollama, ProviderDefaults, ProviderSection, Retry, Shell,
+    Store, Tools,
+};
+pub use values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Wait, WireName};
+pub use vendors::{OLLAMA, VENDORS, Vendor};

@@ -1,0 +1,222 @@
+//! The configuration as the program uses it. Each field is a key of `config/hermod.toml`.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Deserialize;
+
+use super::{
+    keys,
+    layer::{Layer, Origin},
+    values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Wait, WireName},
+};
+use crate::provider::Deadlines;
+
+/// All settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The model of a run that names none.
+    pub model: Model,
+    /// The chain behind it.
+    pub fallback_providers: Chain,
+    /// What a run may use up.
+    pub agent: Agent,
+    /// Further defaults of agents.
+    pub agents: Agents,
+    /// The configured providers, by name.
+    #[serde(default)]
+    pub providers: BTreeMap<String, ProviderSection>,
+    /// What a provider has that does not say otherwise.
+    pub provider_defaults: ProviderDefaults,
+    /// When failed model calls are tried again.
+    pub retry: Retry,
+    /// The tools.
+    pub tools: Tools,
+    /// The store.
+    pub store: Store,
+    /// The local Ollama.
+    pub ollama: Ollama,
+    /// Every setting with its origin.
+    #[serde(skip)]
+    pub settings: Layer,
+    /// The files that were read.
+    #[serde(skip)]
+    pub files: Vec<PathBuf>,
+}
+
+impl Config {
+    /// The configured providers, in the order of the file; those that only variables name come last.
+    pub fn providers_in_order(&self) -> Vec<(&str, &ProviderSection)> {
+        let line = |name: &str| {
+            let of =
+                self.settings.iter().filter(|(key, _)| keys::provider(key).is_some_and(|(n, _)| n == name));
+            let lines = of.filter_map(|(_, setting)| match &setting.origin {
+                Origin::File { line, .. } => Some(*line),
+                Origin::Default | Origin::Variable(_) => None,
+            });
+            lines.min().unwrap_or(usize::MAX)
+        };
+        let mut providers: Vec<_> =
+            self.providers.iter().map(|(name, section)| (name.as_str(), section)).collect();
+        providers.sort_by_key(|(name, _)| line(name));
+        providers
+    }
+}
+
+/// `agent`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// Iterations of one run.
+    pub max_turns: Count,
+    /// Output tokens of one call.
+    pub max_tokens: Count,
+}
+
+/// `agents`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agents {
+    /// `agents.defaults`.
+    pub defaults: AgentDefaults,
+}
+
+/// `agents.defaults`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentDefaults {
+    /// Active time of a run.
+    pub timeout: Limit,
+}
+
+/// `providers.NAME`: what is absent is the vendor's, or that of [`ProviderDefaults`].
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProviderSection {
+    /// The URL that the wire format's path is put behind.
+    pub base_url: Option<BaseUrl>,
+    /// The wire format.
+    pub wire: Option<WireName>,
+    /// Where its key is.
+    pub credential: Option<Credential>,
+    /// The model, if none is named.
+    pub model: Option<Model>,
+    /// See [`ProviderDefaults::calls`].
+    pub calls: Option<Count>,
+    /// See [`ProviderDefaults::connect_timeout`].
+    pub connect_timeout: Option<Wait>,
+    /// See [`ProviderDefaults::first_event_timeout`].
+    pub first_event_timeout: Option<Wait>,
+    /// See [`ProviderDefaults::gap_timeout`].
+    pub gap_timeout: Option<Wait>,
+    /// See [`ProviderDefaults::call_timeout`].
+    pub call_timeout: Option<Wait>,
+}
+
+/// `provider_defaults`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderDefaults {
+    /// Calls that may be under way at once.
+    pub calls: Count,
+    /// To connect.
+    pub connect_timeout: Wait,
+    /// Until the answer begins.
+    pub first_event_timeout: Wait,
+    /// Between two pieces of the answer.
+    pub gap_timeout: Wait,
+    /// The whole call.
+    pub call_timeout: Wait,
+}
+
+impl ProviderDefaults {
+    /// How long each part of a call may take.
+    pub fn deadlines(&self) -> Deadlines {
+        Deadlines {
+            connect: self.connect_timeout.0,
+            first_event: self.first_event_timeout.0,
+            gap: self.gap_timeout.0,
+            call: self.call_timeout.0,
+        }
+    }
+
+    /// These, where the section says nothing.
+    #[must_use]
+    pub fn under(self, section: &ProviderSection) -> Self {
+        Self {
+            calls: section.calls.unwrap_or(self.calls),
+            connect_timeout: section.connect_timeout.unwrap_or(self.connect_timeout),
+            first_event_timeout: section.first_event_timeout.unwrap_or(self.first_event_timeout),
+            gap_timeout: section.gap_timeout.unwrap_or(self.gap_timeout),
+            call_timeout: section.call_timeout.unwrap_or(self.call_timeout),
+        }
+    }
+}
+
+/// `retry`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// The first pause.
+    pub first_pause: Wait,
+    /// The longest pause.
+    pub longest_pause: Wait,
+    /// Beyond this no pause reaches.
+    pub deadline: Wait,
+    /// Attempts by what failed.
+    pub attempts: Attempts,
+}
+
+/// `retry.attempts`, by class of failure.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attempts {
+    /// The provider is asked too often.
+    pub rate_limited: Count,
+    /// It has too much to do.
+    pub overloaded: Count,
+    /// It fails inside.
+    pub server: Count,
+    /// It is late.
+    pub timeout: Count,
+    /// It cannot be reached.
+    pub network: Count,
+    /// Its answer breaks off.
+    pub cut: Count,
+    /// The task of the call dies.
+    pub lost: Count,
+}
+
+/// `tools`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    /// Calls that may be under way at once.
+    pub calls: Count,
+    /// The tool `shell`.
+    pub shell: Shell,
+}
+
+/// `tools.shell`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shell {
+    /// Time of a command that the model sets no other for.
+    pub timeout: Wait,
+}
+
+/// `store`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+}
+
+/// `ollama`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ollama {
+    /// Where it is looked for.
+    pub address: Address,
+}

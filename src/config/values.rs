@@ -1,0 +1,140 @@
+//! The kinds of values. What one refuses it explains, with the remedy, and without the value.
+
+use std::{sync::Arc, time::Duration};
+
+use hermod_actors::model::ModelRef;
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Value;
+
+use crate::{
+    provider::{WIRES, check_base_url},
+    secret::Reference,
+};
+
+/// A number from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count(pub u32);
+
+/// A duration longer than 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait(pub Duration);
+
+/// A duration longer than 0, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit(pub Option<Duration>);
+
+/// A model's name; `None` if nothing is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model(pub Option<Arc<str>>);
+
+/// Links of a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain(pub Vec<ModelRef>);
+
+/// A name of [`WIRES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WireName(pub &'static str);
+
+/// An http or https URL without a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseUrl(pub String);
+
+/// Where a secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential(pub Reference);
+
+/// `host:port`, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address(pub Option<String>);
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Power loss.
+    Strict,
+    /// The end of the process, save its last moments.
+    Relaxed,
+}
+
+const NONE: &str = "none";
+const A_TEXT: &str = "must be a text in quotes";
+const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quotes";
+const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
+
+macro_rules! deserialize_by {
+    ($($kind:ty: $read:expr;)*) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let read: fn(&Value) -> Result<Self, String> = $read;
+                read(&Value::deserialize(from)?).map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+deserialize_by! {
+    Count: |value| count(value).map(Self);
+    Wait: |value| wait(value).map(Self);
+    Limit: |value| match value.as_str() {
+        Some(NONE) => Ok(Self(None)),
+        Some(_) | None => wait(value).map(|wait| Self(Some(wait))).map_err(|error| format!("{error}, or \"none\"")),
+    };
+    Model: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
+    Chain: chain;
+    WireName: wire;
+    BaseUrl: |value| {
+        let url = text(value)?;
+        check_base_url(url).map_err(|reason| format!("{reason}; give it as `https://host/v1`"))?;
+        Ok(Self(url.to_owned()))
+    };
+    Credential: |value| text(value)?.parse().map(Self);
+    Address: address;
+    Durability: |value| match value.as_str() {
+        Some("strict") => Ok(Self::Strict),
+        Some("relaxed") => Ok(Self::Relaxed),
+        Some(_) | None => Err("must be \"strict\" or \"relaxed\"".to_owned()),
+    };
+}
+
+fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().map(str::trim).ok_or_else(|| A_TEXT.to_owned())
+}
+
+fn count(value: &Value) -> Result<u32, String> {
+    let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
+    count.filter(|count| *count > 0).ok_or_else(|| A_COUNT.to_owned())
+}
+
+fn wait(value: &Value) -> Result<Duration, String> {
+    let wait = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
+    wait.filter(|wait| wait.as_millis() > 0).ok_or_else(|| A_WAIT.to_owned())
+}
+
+fn chain(value: &Value) -> Result<Chain, String> {
+    const A_LIST: &str = "must be a list, like [\"openrouter/openai/gpt-5\"]";
+    let links = value.as_array().ok_or(A_LIST)?;
+    let link = |value: &Value| text(value)?.parse::<ModelRef>();
+    links.iter().map(link).collect::<Result<_, _>>().map(Chain)
+}
+
+fn wire(value: &Value) -> Result<WireName, String> {
+    let name = text(value)?;
+    let wire = WIRES.iter().find(|wire| wire.name == name);
+    wire.map(|wire| WireName(wire.name)).ok_or_else(|| {
+        let known: Vec<_> = WIRES.iter().map(|wire| wire.name).collect();
+        format!("there is no such wire format; there are: {}", known.join(", "))
+    })
+}
+
+fn address(value: &Value) -> Result<Address, String> {
+    let text = text(value)?;
+    if text == NONE {
+        return Ok(Address(None));
+    }
+    let port =
+        text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(_)) => Ok(Address(Some(text.to_owned()))),
+        Some(Err(_)) | None => Err("must be HOST:PORT, like \"127.0.0.1:11434\", or \"none\"".to_owned()),
+    }
+}

@@ -1,0 +1,61 @@
+//! The environment as a layer: `HERMOD_AGENT__MAX_TURNS=20` is `agent.max_turns = 20`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use toml::de::DeValue;
+
+use super::{
+    error::ConfigError,
+    keys::{self, Kind, LEVEL, NOT_SETTINGS, PREFIX, PROVIDERS},
+    layer::{Layer, Origin, Setting, plain},
+};
+
+/// The settings among the variables; what is none of them is an error. `below` is what they stand above.
+pub(super) fn of_variables(
+    variables: &BTreeMap<String, String>,
+    (defaults, below): (&Layer, &Layer),
+    errors: &mut Vec<ConfigError>,
+) -> Layer {
+    let mut layer = Layer::new();
+    for (name, text) in variables {
+        let Some(rest) = name.strip_prefix(PREFIX).filter(|_| !NOT_SETTINGS.contains(&name.as_str())) else {
+            continue;
+        };
+        let key = key_of(rest, below);
+        match keys::kind(defaults, &key) {
+            Kind::Setting(default) if !text.trim().is_empty() => {
+                let origin = Origin::Variable(name.as_str().into());
+                layer.insert(key, Setting { value: typed(default, text.trim()), origin });
+            }
+            // An empty variable is one that is not set.
+            Kind::Setting(_) => {}
+            Kind::Section | Kind::Provider | Kind::Unknown => {
+                let nearest = keys::nearest_variable(defaults, name, &key);
+                errors.push(ConfigError::UnknownVariable { name: name.clone(), nearest });
+            }
+        }
+    }
+    layer
+}
+
+/// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if there is such a provider, else `providers.my_host.model`.
+fn key_of(rest: &str, below: &Layer) -> String {
+    let key = rest.to_lowercase().replace(LEVEL, ".");
+    let Some((name, Some(field))) = keys::provider(&key) else { return key };
+    let known = below.keys().filter_map(|known| keys::provider(known)).map(|(known, _)| known);
+    let known = known.into_iter().find(|known| known.replace('-', "_") == name);
+    format!("{PROVIDERS}.{}.{field}", known.unwrap_or(name))
+}
+
+/// The text as a value of the default's type, if it is one; else the text, which is judged where values are.
+fn typed(default: &Value, text: &str) -> Value {
+    match default {
+        Value::Number(_) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+        Value::Array(_) if text.starts_with('[') => {
+            DeValue::parse(text).map_or_else(|_| text.into(), |list| plain(list.get_ref()))
+        }
+        Value::Array(_) => text.split(',').map(|item| Value::from(item.trim())).collect(),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => text.into(),
+    }
+}
