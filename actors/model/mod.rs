@@ -9,6 +9,7 @@ mod hash;
 mod ids;
 mod message;
 mod outcome;
+mod past;
 mod record;
 mod run;
 mod time;
@@ -23,6 +24,7 @@ pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
+pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,
     ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,

@@ -190,8 +190,7 @@ impl State {
             Life::Awake(turn) => turn.draft(now),
             Life::Waking => return,
         };
-        let inputs = self.take_waiting();
-        inputs.iter().for_each(|waiting| draft.feed(&waiting.input));
+        let inputs = self.feed(&mut draft);
         if self.suspending.is_none() {
             self.grant(&mut draft);
         }
@@ -204,6 +203,25 @@ impl State {
             return;
         }
         self.append(decision, inputs);
+    }
+
+    /// Feeds the draft what waits, and gives what it took.
+    fn feed(&mut self, draft: &mut Draft) -> Vec<Waiting> {
+        let mut taken = Vec::new();
+        for waiting in self.take_waiting() {
+            match (draft.refuses(&waiting.input), waiting.reply) {
+                (true, Some(Reply::Submit(reply))) => {
+                    if reply.send(Err(NotAccepted::HasHistory(self.id))).is_err() {
+                        tracing::debug!(session = %self.id, "nobody waits for the answer any more");
+                    }
+                }
+                (_, reply) => {
+                    draft.feed(&waiting.input);
+                    taken.push(Waiting { reply, ..waiting });
+                }
+            }
+        }
+        taken
     }
 
     /// What is to be decided together: all that waits, up to a second idempotency key (an append carries one).

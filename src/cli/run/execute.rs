@@ -80,7 +80,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
 
 /// Standard output is for answers alone: what a run said that did not complete goes to standard error.
 fn tell_answer(result: &hermod_actors::RunResult, exit: Exit) -> Result<(), Failure> {
-    match (&result.text, exit) {
+    match (result.text(), exit) {
         (Some(answer), Exit::Ok) => print(answer),
         (Some(partial), _) => {
             say(format!("said last {partial}"));
