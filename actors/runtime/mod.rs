@@ -1,6 +1,7 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
 mod answer;
+mod narration;
 mod read;
 mod request;
 mod submit;

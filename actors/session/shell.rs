@@ -10,7 +10,8 @@ use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Body, CallId, Durable, Event, EventBody, Now, Record, SessionId, Timestamp},
+    hub::Live,
+    model::{Body, CallId, Durable, Now, Record, SessionId, Timestamp},
     persistence::{PersistenceMsg, Stored},
     port::{Append, JournalError, Refusal, Write},
     provider::{Lease, NoLease},
@@ -344,8 +345,7 @@ impl State {
         let hub = &self.wiring.hub;
         for (record, seq) in records.iter().zip(first..) {
             if hub.is_watched() {
-                let body = EventBody::Recorded { seq, record: record.clone() };
-                hub.publish(&Event { session: self.id, body });
+                hub.publish(self.id, &Live::Recorded(seq, record.clone()));
             }
             if let Body::RunEnded(ended) = &record.body {
                 hub.ended(ended.run);

@@ -295,7 +295,10 @@ impl State {
         let why = why.to_owned();
         tokio::spawn(async move {
             match bury(&*journal, &wiring.persistence, &*wiring.clock, session, &why).await {
-                Ok(runs) => runs.iter().for_each(|row| wiring.hub.ended(row.id)),
+                Ok(runs) => {
+                    runs.iter().for_each(|row| wiring.hub.ended(row.id));
+                    wiring.hub.look_again(session);
+                }
                 Err(error) => tracing::error!(%session, error, "its runs cannot be ended"),
             }
             if me.cast(SessionsMsg::Inner(Inner::Buried(session))).is_err() {

@@ -242,8 +242,9 @@ async fn a_watcher_misses_no_record() {
     // Reads nothing until the run has ended: far more than the buffer holds.
     runtime.wait(accepted.run, None).await.unwrap();
     loop {
-        if let EventBody::Recorded { seq, record } = watch.next().await.unwrap().body {
-            seen.push(seq);
+        let event = watch.next().await.unwrap();
+        if let EventBody::Recorded { record } = event.body {
+            seen.push(event.seq);
             if matches!(record.body, Body::RunEnded(_)) {
                 break;
             }

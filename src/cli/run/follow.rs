@@ -74,7 +74,7 @@ pub(crate) async fn follow(
             }
             event = watch.next() => {
                 let event = event.map_err(hermod_actors::RunError::Read)?;
-                if let EventBody::Recorded { record, .. } = event.body {
+                if let EventBody::Recorded { record } = event.body {
                     tell(&mut progress, &record);
                     if ends(&record, run) {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
