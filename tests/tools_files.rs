@@ -48,7 +48,17 @@ impl World {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let workspace = self.at("").to_str().expect("a path in UTF-8").into();
         let cancel = cancel.clone();
-        make().run(Invocation { call, attempt: 1, task: "task".into(), workspace, arguments, cancel, progress: Progress::default() }).await
+        make()
+            .run(Invocation {
+                call,
+                attempt: 1,
+                task: "task".into(),
+                workspace,
+                arguments,
+                cancel,
+                progress: Progress::default(),
+            })
+            .await
     }
 }
 

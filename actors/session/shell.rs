@@ -344,6 +344,8 @@ impl State {
     fn publish(&self, first: u64, records: &[Durable<Arc<Record>>]) {
         let hub = &self.wiring.hub;
         for (record, seq) in records.iter().zip(first..) {
+            let run = record.body.run().map(tracing::field::display);
+            tracing::debug!(session = %self.id, run, seq, kind = record.body.kind().name(), "recorded");
             if hub.is_watched() {
                 hub.publish(self.id, &Live::Recorded(seq, record.clone()));
             }

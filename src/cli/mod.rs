@@ -1,8 +1,10 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
 mod budget;
+mod completions;
 mod exit;
 mod journal;
+mod live;
 mod output;
 mod progress;
 mod reader;
@@ -13,6 +15,7 @@ mod runs;
 mod sessions;
 mod table;
 mod telemetry;
+mod terminal;
 mod workspace;
 
 use std::process::ExitCode;
@@ -31,6 +34,9 @@ struct Cli {
     /// Log to standard error; twice for more. HERMOD_LOG takes a filter instead, like hermod=debug
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
+    /// How logs are written
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
+    log_format: telemetry::LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -42,6 +48,7 @@ enum Command {
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
     Rehearse(rehearse::RehearseArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -75,7 +82,7 @@ pub fn main() -> ExitCode {
 
 fn start(cli: Cli) -> Result<Exit, Failure> {
     let variables = variables();
-    telemetry::start(cli.verbose, &variables)?;
+    telemetry::start(cli.verbose, cli.log_format, &variables)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
     })?;
@@ -89,6 +96,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Sessions(args) => sessions::execute(args, &reader(variables)?).await?,
         Command::Journal(args) => journal::execute(args, &reader(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
+        Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)
 }

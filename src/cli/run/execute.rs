@@ -15,7 +15,7 @@ use crate::{
     cli::{
         budget,
         exit::{Exit, Failure},
-        output::{print, say},
+        output::{Teller, print, print_json, say},
         progress::{Progress, seconds},
         reader::Reader,
         report, workspace,
@@ -73,7 +73,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
         }
     };
     if args.json {
-        print(&object.to_string())?;
+        print_json(&object)?;
     }
     Ok(exit)
 }
@@ -129,14 +129,14 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
     let daemon = daemon::start(journal, endpoints, defaults).await?;
-    let followed = carry_out(&daemon.runtime, job, (&target, &reader), ids).await;
+    let followed = carry_out(&daemon.runtime, (job, Teller::new(variables)), (&target, &reader), ids).await;
     daemon.runtime.suspend().await;
     followed
 }
 
 async fn carry_out(
     runtime: &Runtime,
-    job: Job,
+    (job, teller): (Job, Teller),
     (target, reader): (&Target, &Reader),
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
@@ -158,7 +158,8 @@ async fn carry_out(
             say(format!("with      {model} in {place}"));
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
-            follow::follow(runtime, accepted.run, Progress::new(accepted.run), (watch, signals)).await
+            let telling = (Progress::new(accepted.run), teller);
+            follow::follow(runtime, accepted.run, telling, (watch, signals)).await
         }
         Job::GoOn { ids: (run, session), .. } => {
             *ids = Some((run, session));
@@ -175,7 +176,7 @@ async fn carry_out(
                 .await?;
             let watch = runtime.watch(session, next);
             runtime.revive(session)?;
-            follow::follow(runtime, run, progress, (watch, signals)).await
+            follow::follow(runtime, run, (progress, teller), (watch, signals)).await
         }
     }
 }
