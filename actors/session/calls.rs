@@ -114,7 +114,7 @@ impl Tasks {
         let guard = Guard::new(self.session.clone(), started.call, started.attempt);
         let providers = self.wiring.providers.clone();
         let deltas = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
-        let span = tracing::debug_span!(
+        let span = tracing::info_span!(
             "model_call",
             session = %self.id,
             run = %started.call.run,
@@ -175,7 +175,7 @@ impl Tasks {
         });
         let tool = self.wiring.tools.get(&name).cloned();
         let executor = self.wiring.executor.clone();
-        let span = tracing::debug_span!(
+        let span = tracing::info_span!(
             "tool_call",
             session = %self.id,
             run = %call.run,

@@ -350,6 +350,7 @@ impl State {
                 hub.publish(self.id, &Live::Recorded(seq, record.clone()));
             }
             if let Body::RunEnded(ended) = &record.body {
+                tracing::info!(session = %self.id, run = %ended.run, outcome = %ended.ended, "run ended");
                 hub.ended(ended.run);
             }
         }

@@ -91,9 +91,9 @@ impl Live {
         let line = |work: &&Work| {
             let time = seconds(millis(now.saturating_sub(work.since)));
             let says = if work.says.is_empty() { String::new() } else { format!(": {}", work.says) };
-            format!("{sign} {} {time}{says}", work.what)
+            format!("{sign} {time:>7}  {}{says}", work.what)
         };
-        let more = (!rest.is_empty()).then(|| format!("{sign} and {} more", rest.len()));
+        let more = (!rest.is_empty()).then(|| format!("{sign}          and {} more", rest.len()));
         // A line as wide as the terminal would make some of them begin another one.
         let columns = columns.saturating_sub(1);
         shown.iter().map(line).chain(more).map(|line| cut(&line, columns)).collect()
@@ -148,10 +148,10 @@ mod tests {
         let start = EventBody::ThinkingStart { call: MODEL, attempt: 1 };
         let text = |delta: &str| EventBody::TextDelta { call: MODEL, attempt: 1, delta: delta.into() };
         check(&[], 80, &[]);
-        check(std::slice::from_ref(&start), 80, &["⠹ model 2   thinking 1.2 s"]);
+        check(std::slice::from_ref(&start), 80, &["⠹   1.2 s  model 2   thinking"]);
         let written = [start.clone(), text("one\n"), text("\x1b[31mtwo")];
-        check(&written, 80, &["⠹ model 2   thinking 1.2 s: one  [31mtwo"]);
-        check(&written, 20, &["⠹ model 2   thinki…"]);
+        check(&written, 80, &["⠹   1.2 s  model 2   thinking: one  [31mtwo"]);
+        check(&written, 20, &["⠹   1.2 s  model 2…"]);
         check(&[start, EventBody::ThinkingEnd { call: MODEL, attempt: 1 }], 80, &[]);
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let note = EventBody::ToolProgress { call: tool(2), attempt: 1, note: "half\n".into() };
         let (tool_name, status) = ("shell".into(), CallStatus::Ok);
         let ended = EventBody::ToolEnd { call: tool(1), attempt: 1, tool: tool_name, status };
-        check(&[started(1), started(2), note, ended], 80, &["⠹ tool 2.2  shell {\"a\": 1} 1.2 s: half"]);
+        check(&[started(1), started(2), note, ended], 80, &["⠹   1.2 s  tool 2.2  shell {\"a\": 1}: half"]);
     }
 
     #[test]
@@ -169,6 +169,6 @@ mod tests {
         let mut live = Live::default();
         many.iter().for_each(|body| live.take(body, Duration::ZERO));
         let lines = live.lines(Duration::ZERO, 80);
-        assert_eq!((lines.len(), lines.last().map(String::as_str)), (LINES, Some("⠋ and 13 more")));
+        assert_eq!((lines.len(), lines.last().map(String::as_str)), (LINES, Some("⠋          and 13 more")));
     }
 }
