@@ -4,29 +4,54 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::model::{Event, RunId, SessionId};
+use crate::model::{Attempt, CallId, Durable, Record, RunId, Seq, SessionId};
 
 /// Events that a watcher may be behind.
 const BUFFER: usize = 256;
+
+/// What there is to hear.
+#[derive(Debug, Clone)]
+pub(crate) enum Live {
+    /// A record became durable.
+    Recorded(Seq, Durable<Arc<Record>>),
+    /// Something that is not durable.
+    Delta(Delta),
+}
+
+/// A piece of what an attempt of a call has to say.
+#[derive(Debug, Clone)]
+pub(crate) struct Delta {
+    pub(crate) call: CallId,
+    pub(crate) attempt: Attempt,
+    pub(crate) piece: Piece,
+}
+
+/// See [`Delta`]. `at` is the length of what the attempt has said before, in bytes.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Text { at: u64, delta: Arc<str> },
+    Reasoning { at: u64, delta: Arc<str> },
+    Progress(Arc<str>),
+}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     watching: AtomicUsize,
-    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<Event>>>>,
+    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<Live>>>>,
     waiters: Mutex<HashMap<RunId, Vec<oneshot::Sender<()>>>>,
 }
 
 impl Hub {
     /// Listens to a session from now on. The receiver ends when it has fallen behind.
-    pub(crate) fn watch(&self, session: SessionId) -> mpsc::Receiver<Event> {
+    pub(crate) fn watch(&self, session: SessionId) -> mpsc::Receiver<Live> {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.entry(session).or_default().push(sender);
@@ -39,16 +64,16 @@ impl Hub {
         self.watching.load(Ordering::Acquire) > 0
     }
 
-    /// Hands an event to whoever listens to its session.
-    pub(crate) fn publish(&self, event: &Event) {
+    /// Tells whoever listens to the session.
+    pub(crate) fn publish(&self, session: SessionId, live: &Live) {
         if !self.is_watched() {
             return;
         }
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(list) = watchers.get_mut(&event.session) else { return };
-        list.retain(|watcher| watcher.try_send(event.clone()).is_ok());
+        let Some(list) = watchers.get_mut(&session) else { return };
+        list.retain(|watcher| watcher.try_send(live.clone()).is_ok());
         if list.is_empty() {
-            watchers.remove(&event.session);
+            watchers.remove(&session);
             self.watching.store(watchers.len(), Ordering::Release);
         }
     }
@@ -79,4 +104,9 @@ impl Hub {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.watching.store(0, Ordering::Release);
     }
+}
+
+/// The length of a piece, in bytes.
+pub(crate) fn length(piece: &str) -> u64 {
+    u64::try_from(piece.len()).unwrap_or(u64::MAX)
 }

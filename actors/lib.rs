@@ -21,7 +21,9 @@ mod tool_executor;
 mod turn;
 
 pub use provider::ProviderStatus;
-pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Watch, World};
+pub use runtime::{
+    AnswerSource, Defaults, RunError, RunRequest, RunResult, Runtime, Said, SessionChoice, Watch, World,
+};
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};
 pub use tool_executor::ToolStatus;

@@ -10,7 +10,7 @@ use std::{
 use hermod::tool::{Settings, TOOLS, builtin};
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
-    port::Invocation,
+    port::{Invocation, Progress},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,7 +49,15 @@ impl World {
         let workspace = self.at("").to_str().expect("a path in UTF-8").into();
         let cancel = cancel.clone();
         make(Settings::default())
-            .run(Invocation { call, attempt: 1, task: "task".into(), workspace, arguments, cancel })
+            .run(Invocation {
+                call,
+                attempt: 1,
+                task: "task".into(),
+                workspace,
+                arguments,
+                cancel,
+                progress: Progress::default(),
+            })
             .await
     }
 }

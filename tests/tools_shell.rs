@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use hermod::tool::{Settings, TOOLS};
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, RunId},
-    port::{Invocation, Tool},
+    port::{Invocation, Progress, Tool},
 };
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
@@ -34,7 +34,15 @@ impl World {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let workspace = self.folder.path().to_str().expect("a path in UTF-8").into();
         let cancel = self.cancel.clone();
-        shell().run(Invocation { call, attempt: 1, task: "task".into(), workspace, arguments, cancel })
+        shell().run(Invocation {
+            call,
+            attempt: 1,
+            task: "task".into(),
+            workspace,
+            arguments,
+            cancel,
+            progress: Progress::default(),
+        })
     }
 
     async fn run(&self, arguments: Value) -> (CallStatus, Value) {

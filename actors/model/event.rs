@@ -1,42 +1,229 @@
 use std::sync::Arc;
 
-use super::{Attempt, CallId, Durable, Record, Seq, SessionId};
+use super::{Attempt, CallId, CallStatus, Durable, Ended, Record, RunId, Seq, SessionId, Timestamp};
 
-/// What a watcher sees: records as they become durable, and what is not durable.
+/// What a watcher sees: records as they become durable with what they mean, and what is not durable.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// The session.
     pub session: SessionId,
+    /// The run that it is about; `None` if it is about the session.
+    pub run: Option<RunId>,
+    /// The last record that whoever has seen this event has seen whole: to go on, watch from the next one.
+    pub seq: Seq,
     /// What happened.
     pub body: EventBody,
 }
 
-/// See [`Event`].
-#[derive(Debug, Clone)]
+/// See [`Event`]. What follows from a record comes before the record itself, in the same order for whoever watches now
+/// and whoever comes later; deltas and progress are for those who watch now.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventBody {
-    /// A record became durable.
+    /// A record became durable; all that follows from it has been said.
     Recorded {
-        /// Its position: where a watcher that comes back goes on.
-        seq: Seq,
         /// The record.
         record: Durable<Arc<Record>>,
     },
-    /// A piece of the answer's text. Void if a later attempt of the same call starts.
-    Text {
+    /// Where the run is now.
+    Status(RunStatus),
+    /// A stage of the run.
+    Lifecycle(Lifecycle),
+    /// An attempt of the model call begins.
+    ThinkingStart {
         /// The call.
         call: CallId,
-        /// The attempt it belongs to.
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// An attempt of the model call is over, with an answer or without.
+    ThinkingEnd {
+        /// The call.
+        call: CallId,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// A piece of the answer's text. The pieces of an attempt follow each other from its beginning; where one was
+    /// missed none follows, and the text comes whole with the answer's record.
+    TextDelta {
+        /// The call.
+        call: CallId,
+        /// The attempt.
         attempt: Attempt,
         /// The piece.
         delta: Arc<str>,
     },
-    /// A piece of what the model thinks. Void like text.
-    Reasoning {
+    /// A piece of what the model thinks; like text.
+    ReasoningDelta {
         /// The call.
         call: CallId,
-        /// The attempt it belongs to.
+        /// The attempt.
         attempt: Attempt,
         /// The piece.
         delta: Arc<str>,
     },
+    /// The answer asks for a tool call.
+    ToolCallParsed {
+        /// The call.
+        call: CallId,
+        /// The tool, as the model names it.
+        tool: Arc<str>,
+        /// The arguments, as the model wrote them.
+        arguments: Arc<str>,
+    },
+    /// An attempt of a tool call begins.
+    ToolStart {
+        /// The call.
+        call: CallId,
+        /// The attempt.
+        attempt: Attempt,
+        /// The tool.
+        tool: Arc<str>,
+        /// The arguments, as the model wrote them.
+        arguments: Arc<str>,
+    },
+    /// A tool says how far it is.
+    ToolProgress {
+        /// The call.
+        call: CallId,
+        /// The attempt.
+        attempt: Attempt,
+        /// What it says.
+        note: Arc<str>,
+    },
+    /// A tool call has its result, which is in the record.
+    ToolEnd {
+        /// The call.
+        call: CallId,
+        /// The attempt; 0 if none had begun.
+        attempt: Attempt,
+        /// The tool.
+        tool: Arc<str>,
+        /// How it ended.
+        status: CallStatus,
+    },
+    /// The model has answered, and every call of the answer has its result.
+    IterationEnd {
+        /// The iteration.
+        iteration: u32,
+    },
+    /// A new attempt of a call begins: what an earlier one has shown is void.
+    Retry {
+        /// The call.
+        call: CallId,
+        /// The new attempt.
+        attempt: Attempt,
+    },
+}
+
+/// See [`EventBody::Status`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunStatus {
+    /// It is on disk.
+    Accepted,
+    /// An earlier run of its session goes first.
+    Queued,
+    /// The model is asked.
+    Thinking,
+    /// Tools run.
+    Executing,
+    /// Nothing can be done until then.
+    Waiting {
+        /// Why.
+        reason: Arc<str>,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// It has its outcome.
+    Ended(Ended),
+}
+
+/// See [`EventBody::Lifecycle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lifecycle {
+    /// It is under way.
+    Start,
+    /// It does nothing new, and waits for what it had begun.
+    Finishing,
+    /// It has completed.
+    End,
+    /// It has ended in another way.
+    Error,
+}
+
+/// Which of the streams an event belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// The journal.
+    Journal,
+    /// The stages of a run.
+    Lifecycle,
+    /// What the model does.
+    Assistant,
+    /// What the tools do.
+    Tool,
+}
+
+impl EventBody {
+    /// The type's public name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Recorded { .. } => "record",
+            Self::Status(_) => "status",
+            Self::Lifecycle(_) => "lifecycle",
+            Self::ThinkingStart { .. } => "thinking.start",
+            Self::ThinkingEnd { .. } => "thinking.end",
+            Self::TextDelta { .. } => "text.delta",
+            Self::ReasoningDelta { .. } => "reasoning.delta",
+            Self::ToolCallParsed { .. } => "tool_call.parsed",
+            Self::ToolStart { .. } => "tool.start",
+            Self::ToolProgress { .. } => "tool.progress",
+            Self::ToolEnd { .. } => "tool.end",
+            Self::IterationEnd { .. } => "iteration.end",
+            Self::Retry { .. } => "retry",
+        }
+    }
+
+    /// The stream that it belongs to.
+    pub const fn stream(&self) -> Stream {
+        match self {
+            Self::Recorded { .. } => Stream::Journal,
+            Self::Status(_) | Self::Lifecycle(_) | Self::IterationEnd { .. } => Stream::Lifecycle,
+            Self::ThinkingStart { .. }
+            | Self::ThinkingEnd { .. }
+            | Self::TextDelta { .. }
+            | Self::ReasoningDelta { .. }
+            | Self::ToolCallParsed { .. } => Stream::Assistant,
+            Self::ToolStart { .. } | Self::ToolProgress { .. } | Self::ToolEnd { .. } => Stream::Tool,
+            Self::Retry { call, .. } => match call.n {
+                0 => Stream::Assistant,
+                _ => Stream::Tool,
+            },
+        }
+    }
+}
+
+impl RunStatus {
+    /// The public name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Queued => "queued",
+            Self::Thinking => "thinking",
+            Self::Executing => "executing",
+            Self::Waiting { .. } => "waiting",
+            Self::Ended(_) => "ended",
+        }
+    }
+}
+
+impl Lifecycle {
+    /// The public name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Finishing => "finishing",
+            Self::End => "end",
+            Self::Error => "error",
+        }
+    }
 }

@@ -99,6 +99,30 @@ impl FailureClass {
     }
 }
 
+impl FailureClass {
+    /// Whether the provider said when it will have room again.
+    pub const fn reset_is_known(&self) -> bool {
+        match self {
+            Self::RateLimited { retry_after_ms, reset_at } => retry_after_ms.is_some() || reset_at.is_some(),
+            Self::QuotaExhausted { reset_at } => reset_at.is_some(),
+            Self::Overloaded
+            | Self::Server
+            | Self::Timeout { .. }
+            | Self::Network
+            | Self::Cut
+            | Self::NotAnApi
+            | Self::Auth
+            | Self::ContextTooLong { .. }
+            | Self::InvalidRequest
+            | Self::ContentRefused
+            | Self::ModelNotFound
+            | Self::Cancelled
+            | Self::Lost
+            | Self::Interrupted => false,
+        }
+    }
+}
+
 /// A failed model call: the class that decides, and the text that a person reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct Failure {

@@ -9,6 +9,7 @@ mod hash;
 mod ids;
 mod message;
 mod outcome;
+mod past;
 mod record;
 mod retry;
 mod run;
@@ -18,12 +19,13 @@ mod tool;
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
 pub use codec::{DecodeError, decode, encode};
 pub use durable::Durable;
-pub use event::{Event, EventBody};
+pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
+pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,
     ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,

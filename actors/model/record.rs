@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish, Hash,
-    Incarnation, ModelRef, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -129,6 +129,9 @@ pub struct RunAccepted {
     pub run: RunId,
     /// What it is to do.
     pub input: Arc<str>,
+    /// The conversation from outside that the session begins with; only its first run brings one.
+    #[serde(default, skip_serializing_if = "Past::is_empty")]
+    pub history: Arc<Past>,
     /// All that it needs.
     pub spec: Arc<RunSpec>,
 }
@@ -271,9 +274,39 @@ pub struct CallLost {
     pub attempt: Attempt,
 }
 
+impl RunAccepted {
+    /// The user's message: the input, behind what the history leaves unanswered.
+    pub fn user(&self) -> Arc<str> {
+        match &self.history.unanswered {
+            Some(before) => format!("{before}\n\n{}", self.input).into(),
+            None => Arc::clone(&self.input),
+        }
+    }
+}
+
 impl RunStopping {
     /// Stops `run` for `reason`.
     pub fn stop(run: RunId, reason: StopReason) -> Self {
         Self { run, ended: Ended::because(super::Outcome::Stopped, super::Cause::Stop { reason }) }
+    }
+}
+
+impl Body {
+    /// The run that it speaks of; `None` if it speaks of the session.
+    pub const fn run(&self) -> Option<RunId> {
+        Some(match self {
+            Self::SessionOpened(_) | Self::SessionRevived(_) => return None,
+            Self::RunAccepted(body) => body.run,
+            Self::RunStopping(body) => body.run,
+            Self::RunEnded(body) => body.run,
+            Self::ModelStarted(body) => body.call.run,
+            Self::ModelAnswered(body) => body.call.run,
+            Self::ModelFailed(body) => body.call.run,
+            Self::LateSettled(body) => body.call.run,
+            Self::CallAdmitted(body) => body.call.run,
+            Self::CallStarted(body) => body.call.run,
+            Self::CallEnded(body) => body.call.run,
+            Self::CallLost(body) => body.call.run,
+        })
     }
 }

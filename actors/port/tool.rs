@@ -1,4 +1,8 @@
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -52,4 +56,32 @@ pub struct Invocation {
     pub arguments: Value,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
+    /// Where the call may say how far it is.
+    pub progress: Progress,
+}
+
+/// Takes notes on how far a call is, for whoever watches now. They are kept nowhere.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Take>>);
+
+type Take = dyn Fn(&str) + Send + Sync;
+
+impl Progress {
+    /// Hands every note to `take`, which must not block.
+    pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(take)))
+    }
+
+    /// Notes something: a line of text.
+    pub fn say(&self, note: &str) {
+        if let Some(take) = &self.0 {
+            take(note);
+        }
+    }
+}
+
+impl Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").finish_non_exhaustive()
+    }
 }

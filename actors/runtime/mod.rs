@@ -1,7 +1,10 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
+mod answer;
+mod narration;
 mod read;
 mod request;
+mod submit;
 mod tree;
 mod watch;
 
@@ -9,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use tokio::sync::{
-    OwnedSemaphorePermit, oneshot,
+    oneshot,
     watch::{Receiver, channel},
 };
 
@@ -18,15 +21,12 @@ use crate::{
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
     port::{Journal, Read},
-    session::{Accepted, Caller, NotAccepted, SessionMsg},
+    session::{NotAccepted, SessionMsg},
     supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
-    turn::Input,
 };
+pub use answer::{AnswerSource, Said};
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
 pub use watch::Watch;
-
-/// How often something is said again to a session that died before it answered; by then it has been given up.
-const TRIES: usize = 5;
 
 /// The running system.
 #[derive(Debug)]
@@ -72,11 +72,12 @@ impl Runtime {
         self.doors.wiring.tools.names()
     }
 
-    /// Runs a task in a conversation of its own and returns the answer. Everything but `completed` is an error.
+    /// Runs a task in a conversation of its own and returns the answer. Another outcome than `completed` is
+    /// [`RunError::NotCompleted`], which has the outcome, its reason and what was said until then.
     pub async fn chat(&self, text: &str) -> Result<String, RunError> {
         let result = self.run(RunRequest::new(text)).await?;
         match result.ended.outcome {
-            Outcome::Completed => Ok(result.text.unwrap_or_default()),
+            Outcome::Completed => Ok(result.answer.map_or_else(String::new, |said| said.text)),
             Outcome::Failed
             | Outcome::Stopped
             | Outcome::TimedOut
@@ -90,48 +91,6 @@ impl Runtime {
     pub async fn run(&self, request: RunRequest) -> Result<RunResult, RunError> {
         let accepted = self.submit(request).await?;
         self.wait(accepted.run, None).await
-    }
-
-    /// Accepts a task: when this resolves with `Ok`, it is on disk and will come to an outcome.
-    pub async fn submit(&self, request: RunRequest) -> Result<Accepted, RunError> {
-        if request.input.trim().is_empty() {
-            let error = "is empty; say what is to be done".into();
-            return Err(RunError::Invalid { field: "input", error });
-        }
-        let permit = self.admit()?;
-        if let Some(first) = self.known(request.idempotency_key.as_ref()).await? {
-            return Ok(first);
-        }
-        let run = RunId::from_bits(self.ulid());
-        let spec = Arc::new(request.spec.unwrap_or_else(|| self.defaults.spec.clone()));
-        let prompt = request.prompt.unwrap_or_else(|| Arc::clone(&self.defaults.prompt));
-        let mut place = self.resolve(&request.session).await?;
-        for _ in 0..TRIES {
-            let (session, key) = place.clone();
-            let new = Arc::new(NewSession { key, prompt: Arc::clone(&prompt) });
-            let permit = Arc::clone(&permit);
-            let input = Input::Submitted {
-                run,
-                input: Arc::clone(&request.input),
-                spec: Arc::clone(&spec),
-                key: request.idempotency_key.clone(),
-            };
-            let answer = self
-                .ask(|reply| {
-                    SessionsMsg::To(session, new, SessionMsg::Submit(input, Caller::new(reply, permit)))
-                })
-                .await;
-            match answer {
-                Some(Ok(accepted)) => return Ok(accepted),
-                Some(Err(NotAccepted::Duplicate(first))) => return self.accepted(first).await,
-                // Another submission opened a session with this key first: this one belongs there.
-                Some(Err(NotAccepted::KeyTaken(_))) => place = self.resolve(&request.session).await?,
-                Some(Err(error)) => return Err(RunError::NotAccepted(error)),
-                // The session died before it could say. It is asked again: it knows the run if that is on disk.
-                None => self.alive()?,
-            }
-        }
-        Err(RunError::NotAccepted(NotAccepted::KeepsDying(place.0)))
     }
 
     /// Waits until a run has its outcome. Only the waiting ends after `limit`.
@@ -166,7 +125,7 @@ impl Runtime {
     /// Stops a run; resolves when it is on disk that it is to stop. Its outcome follows.
     pub async fn stop(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
-        for _ in 0..TRIES {
+        for _ in 0..submit::TRIES {
             let row = self.row(run).await?;
             if row.state == RunState::Ended {
                 return Ok(());
@@ -262,43 +221,5 @@ impl Runtime {
             let reason = self.terminated.borrow().clone();
             RunError::Terminated(reason.unwrap_or(Terminated::Suspended))
         })
-    }
-
-    /// Leave to wait until a submission is on disk. Stops need none.
-    fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
-        let permit = Arc::clone(&self.doors.admission).try_acquire_owned();
-        let overloaded = || NotAccepted::Overloaded { waiting: self.submissions };
-        permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
-    }
-
-    async fn resolve(&self, choice: &SessionChoice) -> Result<(SessionId, Arc<str>), RunError> {
-        self.alive()?;
-        match choice {
-            SessionChoice::New => {
-                let id = SessionId::from_bits(self.ulid());
-                Ok((id, id.to_string().into()))
-            }
-            SessionChoice::Key(key) => {
-                let known = self.read_sessions(Read::SessionOfKey(Arc::clone(key))).await?;
-                let id = known.first().map_or_else(|| SessionId::from_bits(self.ulid()), |row| row.id);
-                Ok((id, Arc::clone(key)))
-            }
-            SessionChoice::Id(id) => {
-                let known = self.read_sessions(Read::Session(*id)).await?;
-                let row = known.first().ok_or(RunError::NoSession(*id))?;
-                Ok((row.id, Arc::clone(&row.key)))
-            }
-        }
-    }
-
-    async fn known(&self, key: Option<&Arc<str>>) -> Result<Option<Accepted>, RunError> {
-        let Some(key) = key else { return Ok(None) };
-        let rows = self.read_runs(Read::RunOfKey(Arc::clone(key))).await?;
-        Ok(rows.first().map(|row| Accepted { run: row.id, session: row.session, at: row.accepted_at }))
-    }
-
-    async fn accepted(&self, run: RunId) -> Result<Accepted, RunError> {
-        let row = self.row(run).await?;
-        Ok(Accepted { run, session: row.session, at: row.accepted_at })
     }
 }

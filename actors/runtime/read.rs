@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{AssistantMessage, Body, Ended, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
+    model::{Body, Ended, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
     persistence::replay,
     port::{Read, ReadError, Rows},
-    runtime::{RunError, RunResult, Runtime},
+    runtime::{RunError, RunResult, Runtime, answer::said},
+    turn::retold,
 };
+
+/// Records read at once.
+const PAGE: usize = 512;
 
 impl Runtime {
     /// A run's row.
@@ -48,22 +52,26 @@ impl Runtime {
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
-        // What was said last stands directly before the terminal record, in the same append.
-        let records = match self.journal(row.session, row.last.saturating_sub(1).max(row.first)).await {
-            // Of a quarantined session only the outcome is known.
-            Err(RunError::Read(ReadError::Record { .. })) => Vec::new(),
+        let records = match self.records_of(&row).await {
+            // The outcome is known all the same.
+            Err(ReadError::Record { session, seq, error }) => {
+                tracing::warn!(%session, run = %row.id, seq, %error, "a run's records cannot be read");
+                Vec::new()
+            }
             records => records?,
         };
-        let said = records.iter().find_map(|(_, record)| {
-            let Body::ModelAnswered(answered) = &record.body else { return None };
-            (answered.call.run == row.id).then(|| Arc::clone(&answered.message))
+        let ended = row.ended.unwrap_or(Ended { outcome: Outcome::Failed, cause: None });
+        let task = records.iter().find_map(|record| {
+            let Body::RunAccepted(accepted) = &record.body else { return None };
+            Some(accepted.spec.task.clone())
         });
-        let text = said.filter(|said| !said.text.is_empty()).map(|said| AssistantMessage::clone(&said).text);
         Ok(RunResult {
             run: row.id,
             session: row.session,
-            ended: row.ended.unwrap_or(Ended { outcome: Outcome::Failed, cause: None }),
-            text,
+            task: task.unwrap_or_default(),
+            answer: said(&records, ended.outcome),
+            messages: retold(row.session, records.iter().map(|record| &**record)),
+            ended,
             iterations: row.iterations,
             usage: row.usage,
             accepted_at: row.accepted_at,
@@ -71,8 +79,29 @@ impl Runtime {
             ended_at: row.ended_at,
         })
     }
+
+    /// The records of an ended run, and of no other.
+    async fn records_of(&self, row: &RunRow) -> Result<Vec<Arc<Record>>, ReadError> {
+        let (mut records, mut next) = (Vec::new(), row.first);
+        while next <= row.last {
+            let max = usize::try_from(row.last - next + 1).unwrap_or(PAGE).min(PAGE);
+            let page = Read::Records { session: row.session, from: next, max };
+            let Rows::Records(page) = self.journal.read(page).await? else {
+                return Err(another_answer());
+            };
+            let Some(last) = page.last() else { break };
+            next = last.seq + 1;
+            let own = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));
+            records.extend(own.map(|stored| Arc::new(stored.record)));
+        }
+        Ok(records)
+    }
 }
 
 fn other_question() -> RunError {
-    RunError::Read(ReadError::Unavailable("the journal answered another question".into()))
+    RunError::Read(another_answer())
+}
+
+fn another_answer() -> ReadError {
+    ReadError::Unavailable("the journal answered another question".into())
 }

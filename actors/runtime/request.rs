@@ -1,8 +1,9 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    model::{BootId, Ended, IdError, RunId, RunSpec, SessionId, Timestamp, Usage},
+    model::{Amounts, BootId, Ended, IdError, Message, RunId, RunSpec, SessionId, Timestamp, Usage},
     port::{Clock, Journal, Provider, ReadError, Tool},
+    runtime::Said,
     session::NotAccepted,
     supervisor::Terminated,
 };
@@ -37,14 +38,27 @@ pub struct Defaults {
     pub prompt: Arc<str>,
 }
 
-/// A task for the runtime.
-#[derive(Debug, Clone)]
+/// A task for the runtime. What is left out is generated, built or taken from the defaults.
+#[derive(Debug, Clone, Default)]
 pub struct RunRequest {
     /// What is to be done; not empty.
     pub input: Arc<str>,
+    /// The last layer of the system prompt, for this run only.
+    pub system: Option<Arc<str>>,
+    /// The conversation so far, mended where it is not well formed; system messages in it come before `system`. Refused
+    /// by a session that has had a run.
+    pub history: Vec<Message>,
+    /// The isolation key of the run's tools; one is made if absent.
+    pub task: Option<Arc<str>>,
     /// In which conversation.
     pub session: SessionChoice,
-    /// With what; the defaults if absent.
+    /// Limits of the run's account, where they differ from the spec's.
+    pub budget: Amounts,
+    /// Active time after which the run is `budget_exhausted`, if it differs from the spec's.
+    pub wall: Option<Duration>,
+    /// Active time after which the run is `timed_out`, if it differs from the spec's.
+    pub timeout: Option<Duration>,
+    /// With what else; the defaults if absent.
     pub spec: Option<RunSpec>,
     /// The system prompt, if the session is new; the default if absent.
     pub prompt: Option<Arc<str>>,
@@ -55,20 +69,15 @@ pub struct RunRequest {
 impl RunRequest {
     /// A task in a conversation of its own, with the defaults.
     pub fn new(input: impl Into<Arc<str>>) -> Self {
-        Self {
-            input: input.into(),
-            session: SessionChoice::New,
-            spec: None,
-            prompt: None,
-            idempotency_key: None,
-        }
+        Self { input: input.into(), ..Self::default() }
     }
 }
 
 /// Which session a run belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SessionChoice {
     /// A new one.
+    #[default]
     New,
     /// The one with the key; a new one if there is none.
     Key(Arc<str>),
@@ -83,10 +92,15 @@ pub struct RunResult {
     pub run: RunId,
     /// Its session.
     pub session: SessionId,
+    /// The isolation key of its tools; empty if its records cannot be read.
+    pub task: String,
     /// How it ended.
     pub ended: Ended,
-    /// What the model said last: the answer of a completed run; of another, at most a part of one.
-    pub text: Option<String>,
+    /// What was said last: the answer of a completed run; of another, at most a part of one.
+    pub answer: Option<Said>,
+    /// The run's messages as a model reads them, behind the history that came with it: its input, answers and results,
+    /// and its end. Empty if its records cannot be read.
+    pub messages: Vec<Message>,
     /// The iterations it took.
     pub iterations: u32,
     /// What its model calls used.
@@ -97,6 +111,13 @@ pub struct RunResult {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+}
+
+impl RunResult {
+    /// What was said last, whatever it is.
+    pub fn text(&self) -> Option<&str> {
+        self.answer.as_ref().map(|said| said.text.as_str())
+    }
 }
 
 /// A run that did not complete.

@@ -1,12 +1,13 @@
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::mpsc;
 
 use crate::{
-    hub::Hub,
-    model::{Durable, Event, EventBody, Record, Seq, SessionId},
+    hub::{Hub, Live},
+    model::{Durable, Event, EventBody, Record, RunRow, RunState, Seq, SessionId},
     persistence::replay,
-    port::{Journal, ReadError},
+    port::{Journal, Read, ReadError, Rows},
+    runtime::narration::Narration,
 };
 
 /// What a watcher reads from.
@@ -15,52 +16,102 @@ pub struct Watch {
     journal: Arc<dyn Journal>,
     hub: Arc<Hub>,
     session: SessionId,
-    next: Seq,
-    /// Records still to be handed out before the live ones; `None` when all of them were.
-    replayed: Option<Vec<(Seq, Durable<Arc<Record>>)>>,
-    live: mpsc::Receiver<Event>,
+    /// The first record that is wanted.
+    from: Seq,
+    /// The next record to be told, once it is known which one must be known first.
+    next: Option<Seq>,
+    narration: Narration,
+    /// Events to be handed out first.
+    ready: VecDeque<Event>,
+    /// Records still to be told before the live ones; `None` when all of them were.
+    replayed: Option<VecDeque<(Seq, Durable<Arc<Record>>)>>,
+    live: mpsc::Receiver<Live>,
 }
 
 impl Watch {
     /// Watches from the record `from` on.
     pub(super) fn new(journal: Arc<dyn Journal>, hub: Arc<Hub>, session: SessionId, from: Seq) -> Self {
         let live = hub.watch(session);
-        Self { journal, hub, session, next: from, replayed: Some(Vec::new()), live }
+        Self {
+            journal,
+            hub,
+            session,
+            from: from.max(1),
+            next: None,
+            narration: Narration::default(),
+            ready: VecDeque::new(),
+            replayed: Some(VecDeque::new()),
+            live,
+        }
     }
 
-    /// The next event; errors are those of the store. Never ends by itself.
+    /// The next event; errors are those of the store. Never ends by itself, and may be dropped at any time.
     pub async fn next(&mut self) -> Result<Event, ReadError> {
         loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(event);
+            }
+            let next = match self.next {
+                Some(next) => next,
+                None => *self.next.insert(first(&*self.journal, self.session, self.from).await?),
+            };
             if let Some(replayed) = &mut self.replayed {
-                if let Some((seq, record)) = replayed.pop() {
-                    self.next = seq + 1;
-                    return Ok(Event { session: self.session, body: EventBody::Recorded { seq, record } });
+                if let Some((seq, record)) = replayed.pop_front() {
+                    self.tell(seq, record);
+                    continue;
                 }
-                let mut records = Vec::new();
-                replay(&*self.journal, self.session, self.next, |seq, record| records.push((seq, record)))
+                let mut records = VecDeque::new();
+                replay(&*self.journal, self.session, next, |seq, record| records.push_back((seq, record)))
                     .await?;
-                records.reverse();
                 self.replayed = (!records.is_empty()).then_some(records);
                 continue;
             }
             match self.live.recv().await {
-                Some(Event { body: EventBody::Recorded { seq, .. }, .. }) if seq < self.next => {}
+                Some(Live::Recorded(seq, _)) if seq < next => {}
                 // A gap: what lies in it is on disk.
-                Some(Event { body: EventBody::Recorded { seq, .. }, .. }) if seq > self.next => {
-                    self.replayed = Some(Vec::new());
-                }
-                Some(event) => {
-                    if let EventBody::Recorded { seq, .. } = &event.body {
-                        self.next = seq + 1;
-                    }
-                    return Ok(event);
+                Some(Live::Recorded(seq, _)) if seq > next => self.replayed = Some(VecDeque::new()),
+                Some(Live::Recorded(seq, record)) => self.tell(seq, record),
+                Some(Live::Delta(delta)) => {
+                    let (session, seq) = (self.session, next - 1);
+                    let told = self.narration.delta(&delta).filter(|_| next >= self.from);
+                    self.ready.extend(told.map(|(run, body)| Event { session, run: Some(run), seq, body }));
                 }
                 // Fell behind: listen anew, and read what was missed.
                 None => {
                     self.live = self.hub.watch(self.session);
-                    self.replayed = Some(Vec::new());
+                    self.replayed = Some(VecDeque::new());
                 }
             }
         }
     }
+
+    /// Makes the record's events ready; the last of them is the record itself.
+    fn tell(&mut self, seq: Seq, record: Durable<Arc<Record>>) {
+        self.next = Some(seq + 1);
+        let told = self.narration.tell(&record);
+        if seq < self.from {
+            return;
+        }
+        let (session, run) = (self.session, record.body.run());
+        self.ready.extend(told.into_iter().map(|(run, body)| Event {
+            session,
+            run: Some(run),
+            seq: seq - 1,
+            body,
+        }));
+        self.ready.push_back(Event { session, run, seq, body: EventBody::Recorded { record } });
+    }
+}
+
+/// The first record that must be known to tell those from `from` on: where the earliest run began that had not ended
+/// before.
+async fn first(journal: &dyn Journal, session: SessionId, from: Seq) -> Result<Seq, ReadError> {
+    if from == 1 {
+        return Ok(from);
+    }
+    let Rows::Runs(rows) = journal.read(Read::Runs { session: Some(session), max: usize::MAX }).await? else {
+        return Err(ReadError::Unavailable("the journal answered another question".into()));
+    };
+    let is_open = |row: &&RunRow| row.first < from && (row.state != RunState::Ended || row.last >= from);
+    Ok(rows.iter().filter(is_open).map(|row| row.first).min().unwrap_or(from))
 }

@@ -4,7 +4,10 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ractor::ActorRef;
@@ -13,11 +16,12 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
-    hub::Hub,
-    model::{Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, SessionId},
-    port::{Deltas, Invocation, ModelRequest},
+    hub::{Delta, Hub, Live, Piece, length},
+    model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, SessionId},
+    port::{Deltas, Invocation, ModelRequest, Progress},
     provider::{Lease, NoLease, ProviderMsg},
     session::{Inner, SessionMsg, Wiring, view::EncodedView, watchdog},
     supervisor::{Address, ProvidersMsg},
@@ -137,15 +141,22 @@ impl Tasks {
         };
         let guard = Guard::new(self.session.clone(), started.call, started.attempt);
         let providers = Arc::clone(&self.wiring.providers);
-        let deltas = Published {
-            hub: Arc::clone(&self.wiring.hub),
-            session: self.id,
-            call: started.call,
-            attempt: started.attempt,
-        };
+        let deltas = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
+        let span = tracing::info_span!(
+            "model_call",
+            session = %self.id,
+            run = %started.call.run,
+            call = %started.call,
+            attempt = started.attempt,
+            model = %lease.model,
+        );
         let cancelled = cancel.clone();
-        self.tasks.spawn(async move {
+        let task = async move {
             let answer = watchdog::answer(lease.endpoint.call(request, &deltas), &cancelled).await;
+            match &answer {
+                Ok(_) => tracing::debug!("answered"),
+                Err(failure) => tracing::warn!(%failure, "failed"),
+            }
             let report = answer.as_ref().map(|_| ()).map_err(Clone::clone);
             let name = Arc::clone(&lease.model.provider);
             if providers.cast(ProvidersMsg::To(name, ProviderMsg::Report(report))).is_err() {
@@ -162,7 +173,8 @@ impl Tasks {
                     Input::ModelFailed { call, attempt, failure }
                 }
             });
-        });
+        };
+        self.tasks.spawn(task.instrument(span));
         Begun::Call(cancel)
     }
 
@@ -183,10 +195,19 @@ impl Tasks {
             workspace: spec.workspace.as_str().into(),
             arguments,
             cancel: cancel.clone(),
+            progress: self.progress(call, attempt),
         });
         let tool = self.wiring.tools.get(&name).cloned();
         let executor = Arc::clone(&self.wiring.executor);
-        self.tasks.spawn(async move {
+        let span = tracing::info_span!(
+            "tool_call",
+            session = %self.id,
+            run = %call.run,
+            call = %call,
+            attempt,
+            tool = %name,
+        );
+        let task = async move {
             let lost = Report(executor, Some(Arc::clone(&name)));
             let end = match (tool, invocation) {
                 (Some(tool), Ok(invocation)) => watchdog::end(&*tool, invocation).await,
@@ -198,9 +219,16 @@ impl Tasks {
             };
             drop(permit);
             lost.ended();
+            tracing::debug!(status = ?end.status, "ended");
             guard.answer(Input::ToolEnded { call, attempt, end });
-        });
+        };
+        self.tasks.spawn(task.instrument(span));
         Begun::Call(cancel)
+    }
+
+    fn progress(&self, call: CallId, attempt: Attempt) -> Progress {
+        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
+        Progress::new(move |note| published.publish(|| Piece::Progress(note.into())))
     }
 
     /// A call that is started without the grant it was started with cannot be made: it is lost, and tried again.
@@ -325,28 +353,39 @@ impl Drop for Report {
     }
 }
 
-/// Hands deltas to the watchers, past the session.
+/// Hands what a call says to the watchers, past the session.
 struct Published {
     hub: Arc<Hub>,
     session: SessionId,
     call: CallId,
     attempt: Attempt,
+    /// What was said before, in bytes; counted even if nobody listens, because somebody may come.
+    text: AtomicU64,
+    reasoning: AtomicU64,
 }
 
 impl Published {
-    fn publish(&self, body: impl FnOnce(CallId, Attempt) -> EventBody) {
+    fn new(hub: &Arc<Hub>, session: SessionId, (call, attempt): (CallId, Attempt)) -> Self {
+        let (text, reasoning) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { hub: Arc::clone(hub), session, call, attempt, text, reasoning }
+    }
+
+    fn publish(&self, piece: impl FnOnce() -> Piece) {
         if self.hub.is_watched() {
-            self.hub.publish(&Event { session: self.session, body: body(self.call, self.attempt) });
+            let delta = Delta { call: self.call, attempt: self.attempt, piece: piece() };
+            self.hub.publish(self.session, &Live::Delta(delta));
         }
     }
 }
 
 impl Deltas for Published {
     fn text(&self, delta: &str) {
-        self.publish(|call, attempt| EventBody::Text { call, attempt, delta: delta.into() });
+        let at = self.text.fetch_add(length(delta), Ordering::Relaxed);
+        self.publish(|| Piece::Text { at, delta: delta.into() });
     }
 
     fn reasoning(&self, delta: &str) {
-        self.publish(|call, attempt| EventBody::Reasoning { call, attempt, delta: delta.into() });
+        let at = self.reasoning.fetch_add(length(delta), Ordering::Relaxed);
+        self.publish(|| Piece::Reasoning { at, delta: delta.into() });
     }
 }

@@ -116,6 +116,9 @@ pub enum NotAccepted {
     /// Another session got the key first: resolve it again.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),
+    /// The submission brings a history, and the session has one of its own.
+    #[error("history: session {0} has one of its own; leave it out, or take a new session")]
+    HasHistory(SessionId),
     /// The session dies whatever is tried.
     #[error("session {0} keeps dying; `hermod journal {0}` shows how far it came")]
     KeepsDying(SessionId),

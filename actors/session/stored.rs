@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    model::{Body, Durable, Event, EventBody, Record, Timestamp},
+    hub::Live,
+    model::{Body, Durable, Record, Timestamp},
     persistence::Stored,
     port::{JournalError, Refusal},
     session::{
@@ -71,11 +72,13 @@ impl State {
     fn publish(&self, first: u64, records: &[Durable<Arc<Record>>]) {
         let hub = &self.wiring.hub;
         for (record, seq) in records.iter().zip(first..) {
+            let run = record.body.run().map(tracing::field::display);
+            tracing::debug!(session = %self.id, run, seq, kind = record.body.kind().name(), "recorded");
             if hub.is_watched() {
-                let body = EventBody::Recorded { seq, record: record.clone() };
-                hub.publish(&Event { session: self.id, body });
+                hub.publish(self.id, &Live::Recorded(seq, record.clone()));
             }
             if let Body::RunEnded(ended) = &record.body {
+                tracing::info!(session = %self.id, run = %ended.run, outcome = %ended.ended, "run ended");
                 hub.ended(ended.run);
             }
         }

@@ -7,9 +7,9 @@ use crate::{
     port::{Append, Write},
     provider::NoLease,
     session::{
-        Inner, SessionMsg,
+        Inner, NotAccepted, SessionMsg,
         calls::Tasks,
-        shell::{Grant, InFlight, Life, State, Waiting},
+        shell::{Grant, InFlight, Life, Reply, State, Waiting},
     },
     turn::{Decision, Draft, Input, Want},
 };
@@ -29,8 +29,7 @@ impl State {
             Life::Awake(turn) => turn.draft(now),
             Life::Waking => return,
         };
-        let inputs = self.take_waiting();
-        inputs.iter().for_each(|waiting| draft.feed(&waiting.input));
+        let inputs = self.feed(&mut draft);
         if self.suspending.is_none() {
             self.grant(&mut draft);
         }
@@ -43,6 +42,23 @@ impl State {
             return;
         }
         self.append(decision, inputs);
+    }
+
+    /// Feeds the draft what waits, and gives what it took.
+    fn feed(&mut self, draft: &mut Draft) -> Vec<Waiting> {
+        let mut taken = Vec::new();
+        for waiting in self.take_waiting() {
+            match (draft.refuses(&waiting.input), waiting.reply) {
+                (true, Some(Reply::Submit(caller))) => {
+                    caller.answer(Err(NotAccepted::HasHistory(self.id)));
+                }
+                (_, reply) => {
+                    draft.feed(&waiting.input);
+                    taken.push(Waiting { reply, ..waiting });
+                }
+            }
+        }
+        taken
     }
 
     /// What is to be decided together: all that waits, up to a second idempotency key (an append carries one).

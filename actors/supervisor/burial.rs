@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
+    hub::Live,
     model::{
-        Amounts, Body, Cause, Ended, Event, EventBody, Outcome, Record, RunEnded, RunId, RunRow, RunState,
-        SessionId, Settle,
+        Amounts, Body, Cause, Ended, Outcome, Record, RunEnded, RunId, RunRow, RunState, SessionId, Settle,
     },
     persistence::{PersistenceMsg, Stored},
     port::{Append, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
@@ -60,7 +60,7 @@ pub(super) async fn bury(
     match write(&wiring.persistence, Write::Append(Box::new(append))).await? {
         Stored::Appended(records) => {
             for (record, seq) in records.into_iter().zip(last + 1..) {
-                wiring.hub.publish(&Event { session, body: EventBody::Recorded { seq, record } });
+                wiring.hub.publish(session, &Live::Recorded(seq, record));
             }
             open.iter().for_each(|row| wiring.hub.ended(row.id));
             Ok(())

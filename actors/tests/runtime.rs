@@ -45,7 +45,7 @@ async fn a_task_goes_through_tools_to_its_answer() {
     let runtime = start(&MemoryJournal::new(), loops("read", 3), vec![reader()]).await;
     let result = runtime.run(RunRequest::new("count")).await.unwrap();
     assert_eq!(result.ended.outcome, Outcome::Completed);
-    assert_eq!(result.text.as_deref(), Some("3 results"));
+    assert_eq!(result.text(), Some("3 results"));
     assert_eq!(result.iterations, 4);
     assert_eq!(result.usage.input_tokens, 40);
     let kinds: Vec<_> = runtime
@@ -66,8 +66,8 @@ async fn a_second_run_of_a_session_sees_the_first() {
     let runtime = start(&MemoryJournal::new(), provider, vec![]).await;
     let request =
         |text: &str| RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new(text) };
-    assert_eq!(runtime.run(request("a")).await.unwrap().text.as_deref(), Some("2 messages"));
-    assert_eq!(runtime.run(request("b")).await.unwrap().text.as_deref(), Some("4 messages"));
+    assert_eq!(runtime.run(request("a")).await.unwrap().text(), Some("2 messages"));
+    assert_eq!(runtime.run(request("b")).await.unwrap().text(), Some("4 messages"));
     assert!(matches!(runtime.chat(" ").await, Err(RunError::Invalid { field: "input", .. })));
 }
 
@@ -229,7 +229,7 @@ async fn an_unfinished_run_goes_on_in_the_next_process() {
     assert_eq!(runtime.revive_all().await.unwrap(), 1);
     let result = runtime.wait(accepted.run, None).await.unwrap();
     assert_eq!(result.ended.outcome, Outcome::Completed);
-    assert!(result.text.unwrap().contains("its effect is unknown"));
+    assert!(result.text().unwrap().contains("its effect is unknown"));
     assert_eq!(done.load(Ordering::SeqCst), 1, "a `once` call was repeated");
 }
 
@@ -242,8 +242,9 @@ async fn a_watcher_misses_no_record() {
     // Reads nothing until the run has ended: far more than the buffer holds.
     runtime.wait(accepted.run, None).await.unwrap();
     loop {
-        if let EventBody::Recorded { seq, record } = watch.next().await.unwrap().body {
-            seen.push(seq);
+        let event = watch.next().await.unwrap();
+        if let EventBody::Recorded { record } = event.body {
+            seen.push(event.seq);
             if matches!(record.body, Body::RunEnded(_)) {
                 break;
             }

@@ -65,12 +65,16 @@ impl Draft {
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
             // Said again, because the session died before it could answer.
             Input::Submitted { run, .. } if self.turn.youngest == Some(*run) => {}
-            Input::Submitted { run, input, spec, key } => {
+            Input::Submitted { run, input, history, spec, key } => {
                 if let Some(key) = key {
                     self.decision.key = Some((Arc::clone(key), *run));
                 }
-                let (run, input, spec) = (*run, Arc::clone(input), Arc::clone(spec));
-                self.push(Body::RunAccepted(Box::new(RunAccepted { run, input, spec })));
+                self.push(Body::RunAccepted(Box::new(RunAccepted {
+                    run: *run,
+                    input: Arc::clone(input),
+                    history: Arc::clone(history),
+                    spec: Arc::clone(spec),
+                })));
             }
             Input::Leased { call, attempt, model } => self.ask(*call, *attempt, model),
             Input::NoLease { call, attempt, failure } => self.model_unavailable(*call, *attempt, failure),
@@ -92,6 +96,12 @@ impl Draft {
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => self.refused = Some(refusal.clone()),
         }
+    }
+
+    /// Whether this is a submission with a history for a session that has one of its own.
+    pub(crate) fn refuses(&self, input: &Input) -> bool {
+        let Input::Submitted { run, history, .. } = input else { return false };
+        !history.is_empty() && self.turn.youngest.is_some_and(|youngest| youngest != *run)
     }
 
     /// What would let it go on at once.
@@ -253,7 +263,7 @@ impl Draft {
 
     fn check_time(&mut self) {
         let Some(run) = self.run().filter(|run| run.stopping.is_none()) else { return };
-        let over = run.time_limits().find(|(end, ..)| *end <= self.now.active_ms);
+        let over = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
         if let Some((_, limit_ms, outcome)) = over {
             self.wind_down(Ended::because(outcome, Cause::Time { limit_ms }));
         }

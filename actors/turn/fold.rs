@@ -41,6 +41,9 @@ impl Turn {
             Body::RunEnded(ended) => self.ended(ended, now),
             Body::ModelStarted(started) => {
                 let started = Arc::new(ModelStarted::clone(started));
+                if let Phase::Running(run) = &mut self.phase {
+                    run.end_pause(now);
+                }
                 if let Some(asking) = self.asked(started.call) {
                     asking.since.get_or_insert(record.active_ms);
                     asking.state = Asked::Started(started);
@@ -70,12 +73,14 @@ impl Turn {
     }
 
     fn begin(&mut self, queued: &Queued, now: Now) {
-        self.history.begin(Arc::clone(&queued.accepted.input));
+        self.history.recall(&queued.accepted.history);
+        self.history.begin(queued.accepted.user());
         self.phase = Phase::Running(Box::new(Run {
             id: queued.accepted.run,
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
             began: now,
+            uncounted_ms: 0,
             iteration: 1,
             usage: Usage::default(),
             spent_tokens: 0,
@@ -141,7 +146,8 @@ impl Turn {
             asking.failures.clear();
         }
         asking.attempt = failed.attempt + 1;
-        asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until }));
+        let uncounted = class.reset_is_known().then_some(now.active_ms);
+        asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
         self.spend(spent);
     }
 

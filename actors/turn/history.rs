@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
 
-use crate::model::{AssistantMessage, CallEnd, Ended, Hash, Hasher, Message};
+use crate::model::{AssistantMessage, CallEnd, Ended, Hash, Hasher, Message, Past, PastStep};
 
 /// A conversation; cheap to clone.
 #[derive(Debug, Clone)]
@@ -69,6 +69,25 @@ impl History {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
         self.count(&[b"user", user.as_bytes()]);
         self.rounds.push_back(Round { user, steps: Vector::new(), end: None });
+    }
+
+    /// Takes in a conversation from outside, all rounds of which have ended.
+    pub(crate) fn recall(&mut self, past: &Past) {
+        for round in &past.rounds {
+            self.begin(Arc::clone(&round.user));
+            for PastStep { text, reasoning, calls } in &round.steps {
+                let results = calls.iter().map(|call| CallResult {
+                    id: call.call.id.as_str().into(),
+                    tool: call.call.name.as_str().into(),
+                    end: Arc::new(CallEnd::ok(&*call.result)),
+                });
+                let asked = calls.iter().map(|call| call.call.clone()).collect();
+                let answer =
+                    AssistantMessage { text: text.clone(), reasoning: reasoning.clone(), calls: asked };
+                self.step(Arc::new(answer), results.collect());
+            }
+            self.answer(&round.answer);
+        }
     }
 
     /// Adds an answer with the results of all its calls.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::model::{
     Answer, Attempt, BootId, CallEnd, CallId, EffectClass, Failure, Hash, Incarnation, ModelRef,
-    ModelStarted, NoAllowance, RunId, RunSpec, StopReason, Timestamp,
+    ModelStarted, NoAllowance, Past, RunId, RunSpec, StopReason, Timestamp,
 };
 
 /// What can happen to a session.
@@ -13,7 +13,7 @@ pub(crate) enum Input {
     /// It was taken up again; always the first input after a replay.
     Revived { incarnation: Incarnation, boot: BootId },
     /// A run is submitted.
-    Submitted { run: RunId, input: Arc<str>, spec: Arc<RunSpec>, key: Option<Arc<str>> },
+    Submitted { run: RunId, input: Arc<str>, history: Arc<Past>, spec: Arc<RunSpec>, key: Option<Arc<str>> },
     /// A lease that was wanted is there.
     Leased { call: CallId, attempt: Attempt, model: ModelRef },
     /// No lease will come: every link of the chain is out of the question.

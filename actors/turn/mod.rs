@@ -10,6 +10,7 @@ mod history;
 mod input;
 mod limits;
 mod recovery;
+mod repair;
 mod rows;
 mod run;
 
@@ -22,6 +23,7 @@ pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
 pub(crate) use input::{Effect, Input, Plan, Want};
 pub(crate) use recovery::{Dormant, Standing};
+pub(crate) use repair::repair;
 
 use crate::{
     model::{
@@ -148,4 +150,11 @@ impl Turn {
         let (call, asked) = calls.find(|(call, _)| call.id == id)?;
         Some((Arc::clone(&call.tool), &asked.arguments, &run.spec))
     }
+}
+
+/// The messages that the records of one run render to: for telling, never for doing.
+pub(crate) fn retold<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Message> {
+    let mut turn = Turn::empty(session);
+    records.for_each(|record| turn.fold(record));
+    turn.render(Cursor::default()).0
 }

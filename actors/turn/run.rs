@@ -34,6 +34,8 @@ pub(super) struct Run {
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) began: Now,
+    /// Active time since then that does not count: waits for a known reset that are over.
+    pub(super) uncounted_ms: u64,
     /// Iterations begun.
     pub(super) iteration: u32,
     pub(super) usage: Usage,
@@ -90,12 +92,21 @@ impl Asking {
 pub(super) struct Pause {
     pub(super) from: Timestamp,
     pub(super) until: Timestamp,
+    /// When it began on the session's active clock, if the provider said when it ends: it does not count for the
+    /// limits of time.
+    pub(super) uncounted: Option<u64>,
 }
 
 impl Pause {
     /// Whether it is over. A clock that was set back does not stretch it.
     pub(super) fn is_over(self, now: Timestamp) -> bool {
         now >= self.until || now < self.from
+    }
+
+    /// How much of the active time it has not counted for, up to now.
+    pub(super) fn uncounted_ms(self, now: Now) -> u64 {
+        let length = self.until.ms_since(self.from);
+        self.uncounted.map_or(0, |since| now.active_ms.saturating_sub(since).min(length))
     }
 }
 
@@ -188,12 +199,31 @@ impl Run {
     }
 
     /// When the run's active time is over, on the session's active clock, and how it ends then.
-    pub(super) fn time_limits(&self) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
+    pub(super) fn time_limits(&self, now: Now) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
         let limits = &self.spec.limits;
         let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
         let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
-        let began = self.began.active_ms;
+        let waiting = self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        let began = self.began.active_ms + self.uncounted_ms + waiting;
         timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
+    }
+
+    /// The pause before the next attempt of the model call.
+    const fn pause(&self) -> Option<Pause> {
+        match &self.step {
+            Step::Asking(Asking { state: Asked::Wanted(pause), .. }) => *pause,
+            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => None,
+        }
+    }
+
+    /// Ends the pause: an attempt starts.
+    pub(super) fn end_pause(&mut self, now: Now) {
+        self.uncounted_ms += self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+    }
+
+    /// Whether time stands still for the limits.
+    fn is_uncounted(&self, now: Now) -> bool {
+        self.pause().is_some_and(|pause| pause.uncounted.is_some() && !pause.is_over(now.at))
     }
 
     /// What ought to be in flight.
@@ -219,8 +249,8 @@ impl Run {
             }
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => {}
         }
-        if self.stopping.is_none() {
-            due.extend(self.time_limits().map(|(end, ..)| Effect::WakeAtActive(end)));
+        if self.stopping.is_none() && !self.is_uncounted(now) {
+            due.extend(self.time_limits(now).map(|(end, ..)| Effect::WakeAtActive(end)));
         }
         due
     }

@@ -100,7 +100,10 @@ impl From<&Terminated> for Exit {
 impl From<&RunError> for Exit {
     fn from(error: &RunError) -> Self {
         match error {
-            RunError::Invalid { .. } | RunError::NoSession(_) | RunError::NoRun(_) => Self::Usage,
+            RunError::Invalid { .. }
+            | RunError::NoSession(_)
+            | RunError::NoRun(_)
+            | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. }) | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
             RunError::NotAccepted(NotAccepted::Overloaded { .. }) => Self::Busy,

@@ -1,9 +1,11 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
 mod budget;
+mod completions;
 mod config;
 mod exit;
 mod journal;
+mod live;
 mod output;
 mod progress;
 mod providers;
@@ -15,6 +17,7 @@ mod runs;
 mod sessions;
 mod table;
 mod telemetry;
+mod terminal;
 mod workspace;
 
 use std::process::ExitCode;
@@ -33,6 +36,9 @@ struct Cli {
     /// Log to standard error; twice for more. HERMOD_LOG takes a filter instead, like hermod=debug
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
+    /// How logs are written
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
+    log_format: telemetry::LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -46,6 +52,7 @@ enum Command {
     Rehearse(rehearse::RehearseArgs),
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -84,7 +91,7 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
         text: format!("the operating system does not keep this process's memory private: {error}"),
     })?;
     let variables = variables()?;
-    telemetry::start(cli.verbose, &variables)?;
+    telemetry::start(cli.verbose, cli.log_format, &variables)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
     })?;
@@ -100,6 +107,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => providers::execute(args, variables).await?,
+        Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)
 }

@@ -1,10 +1,12 @@
 //! What a run does, a line for each step: records in, text out.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use hermod_actors::model::{
     Body, CallEnded, CallId, CallStarted, CallStatus, ModelAnswered, ModelFailed, Record, RunId,
 };
+
+use super::terminal::Tone;
 
 /// Characters of arguments that are shown.
 const PREVIEW: usize = 100;
@@ -26,6 +28,29 @@ impl Progress {
     /// Tells the records from the point of view of one run.
     pub(crate) fn new(run: RunId) -> Self {
         Self { run, asked: HashMap::new(), begun: HashMap::new() }
+    }
+
+    /// How a line about the record is meant.
+    pub(crate) const fn tone(record: &Record) -> Tone {
+        match &record.body {
+            Body::ModelFailed(_) | Body::CallLost(_) => Tone::Bad,
+            Body::CallEnded(ended) => match ended.end.status {
+                CallStatus::Ok => Tone::Quiet,
+                CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
+                    Tone::Bad
+                }
+            },
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunAccepted(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::ModelStarted(_)
+            | Body::ModelAnswered(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_)
+            | Body::CallStarted(_) => Tone::Quiet,
+        }
     }
 
     /// Takes the next record in; what there is to say about it.
@@ -127,6 +152,11 @@ fn again(attempt: u32) -> String {
 /// A time as a person reads it: milliseconds below a second, else seconds with one decimal.
 pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
+}
+
+/// A time in milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// At most `max` characters on one line, fit for a terminal.

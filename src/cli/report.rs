@@ -2,25 +2,28 @@
 
 use hermod_actors::{
     RunResult,
-    model::{Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow, Timestamp},
+    model::{Message, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow, Timestamp, ToolCall},
 };
 use serde_json::{Map, Value, json};
 
 use super::exit::Failure;
 use crate::clock::rfc3339;
 
-/// `{run, session, outcome, cause, …of the cause, answer, iterations, usage, started_at, ended_at}`; a text that is no
-/// answer is `partial`.
+/// `{run, session, task, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, started_at,
+/// ended_at}`; a text that is no answer is `partial`.
 pub(crate) fn result(result: &RunResult) -> Value {
     let mut object = identified(Some((result.run, result.session)));
+    object.insert("task".into(), result.task.as_str().into());
     object.insert("outcome".into(), Value::Null);
     object.insert("cause".into(), Value::Null);
     object.extend(fields(&result.ended));
     let completed = result.ended.outcome == Outcome::Completed;
-    object.insert("answer".into(), result.text.as_deref().filter(|_| completed).into());
-    if let Some(text) = result.text.as_deref().filter(|_| !completed) {
+    object.insert("answer".into(), result.text().filter(|_| completed).into());
+    object.insert("answer_source".into(), json!(result.answer.as_ref().map(|said| said.source)));
+    if let Some(text) = result.text().filter(|_| !completed) {
         object.insert("partial".into(), text.into());
     }
+    object.insert("messages".into(), result.messages.iter().map(message).collect());
     object.insert("iterations".into(), result.iterations.into());
     object.insert("usage".into(), json!(result.usage));
     object.insert("started_at".into(), time(result.started_at));
@@ -31,11 +34,51 @@ pub(crate) fn result(result: &RunResult) -> Value {
 /// The same object for a run without an outcome, or for none: `error` says why.
 pub(crate) fn no_result(run: Option<(RunId, SessionId)>, error: &str) -> Value {
     let mut object = identified(run);
-    for field in ["outcome", "cause", "answer", "iterations", "usage", "started_at", "ended_at"] {
+    for field in ABSENT {
         object.insert(field.into(), Value::Null);
     }
     object.insert("error".into(), error.into());
     Value::Object(object)
+}
+
+/// The fields of a result that an absent one has too.
+const ABSENT: [&str; 10] = [
+    "task",
+    "outcome",
+    "cause",
+    "answer",
+    "answer_source",
+    "messages",
+    "iterations",
+    "usage",
+    "started_at",
+    "ended_at",
+];
+
+/// A message as `chat_completions` has it, with the reasoning beside the text.
+fn message(message: &Message) -> Value {
+    let said = |role: &str, content: &str| json!({ "role": role, "content": content });
+    match message {
+        Message::System(text) => said("system", text),
+        Message::User(text) => said("user", text),
+        Message::Assistant(answer) => {
+            let mut object = said("assistant", &answer.text);
+            if !answer.reasoning.is_empty() {
+                object["reasoning"] = answer.reasoning.as_str().into();
+            }
+            if !answer.calls.is_empty() {
+                let call = |call: &ToolCall| {
+                    let function = json!({ "name": call.name, "arguments": call.arguments });
+                    json!({ "id": call.id, "type": "function", "function": function })
+                };
+                object["tool_calls"] = answer.calls.iter().map(call).collect();
+            }
+            object
+        }
+        Message::Tool { call, name, content } => {
+            json!({ "role": "tool", "tool_call_id": call, "name": name, "content": content })
+        }
+    }
 }
 
 fn identified(run: Option<(RunId, SessionId)>) -> Map<String, Value> {
@@ -99,18 +142,36 @@ fn as_object(value: Value) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use hermod_actors::model::{
-        Body, Cause, Ended, Failure as CallFailure, FailureClass, RunStopping, StopReason, Usage,
+        AssistantMessage, Body, Cause, Ended, Failure as CallFailure, FailureClass, RunStopping, StopReason,
+        Usage,
     };
+    use hermod_actors::{AnswerSource, Said};
 
     use super::*;
 
+    fn messages() -> Vec<Message> {
+        let call = ToolCall { id: "1".into(), name: "look".into(), arguments: "{}".into() };
+        let asked = AssistantMessage { reasoning: "hm".into(), calls: vec![call], ..Default::default() };
+        vec![
+            Message::User("hi".into()),
+            Message::Assistant(Arc::new(asked)),
+            Message::Tool { call: "1".into(), name: "look".into(), content: "x".into() },
+        ]
+    }
+
     fn sample(ended: Ended) -> RunResult {
+        let completed = ended.outcome == Outcome::Completed;
+        let source = if completed { AnswerSource::Final } else { AnswerSource::Partial };
         RunResult {
             run: RunId::from_bits(1),
             session: SessionId::from_bits(2),
             ended,
-            text: Some("said".into()),
+            task: "t".into(),
+            answer: Some(Said { text: "said".into(), source }),
+            messages: messages(),
             iterations: 3,
             usage: Usage { input_tokens: 5, output_tokens: 6, ..Usage::default() },
             accepted_at: Timestamp(0),
@@ -125,7 +186,18 @@ mod tests {
             result(&sample(Ended { outcome: Outcome::Completed, cause: None })),
             json!({
                 "run": "00000000000000000000000001", "session": "00000000000000000000000002",
-                "outcome": "completed", "cause": null, "answer": "said", "iterations": 3,
+                "task": "t", "outcome": "completed", "cause": null, "answer": "said", "answer_source": "final",
+                "messages": [
+                    { "role": "user", "content": "hi" },
+                    {
+                        "role": "assistant", "content": "", "reasoning": "hm",
+                        "tool_calls": [
+                            { "id": "1", "type": "function", "function": { "name": "look", "arguments": "{}" } },
+                        ],
+                    },
+                    { "role": "tool", "tool_call_id": "1", "name": "look", "content": "x" },
+                ],
+                "iterations": 3,
                 "usage": { "input_tokens": 5, "output_tokens": 6 },
                 "started_at": "1970-01-01T00:00:00.000Z", "ended_at": "1970-01-01T00:00:00.001Z",
             })
@@ -139,6 +211,7 @@ mod tests {
         assert_eq!((&shown["outcome"], &shown["cause"]), (&json!("failed"), &json!("provider")));
         assert_eq!(shown["failure"], json!({ "class": "auth", "message": "no" }));
         assert_eq!((&shown["answer"], &shown["partial"]), (&Value::Null, &json!("said")));
+        assert_eq!(shown["answer_source"], "partial");
     }
 
     #[test]

@@ -1,15 +1,27 @@
 //! Aligned columns for people.
 
-/// Lines of cells, each column as wide as its widest cell; two spaces between them.
+use super::terminal::{cut, stdout_columns, width};
+
+/// Lines of cells, each column as wide as its widest cell; two spaces between them. On a terminal no line is wider
+/// than that.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = head.map(|cell| cell.chars().count());
+    let lines = aligned(head, rows);
+    match stdout_columns() {
+        None => lines,
+        Some(columns) => lines.lines().map(|line| cut(line, columns) + "\n").collect(),
+    }
+}
+
+fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let mut widths = head.map(width);
     for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+        for (most, cell) in widths.iter_mut().zip(row) {
+            *most = (*most).max(width(cell));
         }
     }
     let line = |cells: [&str; N]| {
-        let cells = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let padded = |(cell, most): (&&str, usize)| format!("{cell}{}", " ".repeat(most - width(cell)));
+        let cells = cells.iter().zip(widths).map(padded);
         let mut line = cells.collect::<Vec<_>>().join("  ");
         line.truncate(line.trim_end().len());
         line + "\n"
@@ -20,11 +32,13 @@ pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> S
 
 #[cfg(test)]
 mod tests {
-    use super::render;
+    use super::aligned;
 
     #[test]
     fn columns_are_aligned() {
         let rows = [["a".into(), "10".into()], ["äöü".into(), String::new()]];
-        assert_eq!(render(["ID", "N"], &rows), "ID   N\na    10\näöü\n");
+        assert_eq!(aligned(["ID", "N"], &rows), "ID   N\na    10\näöü\n");
+        let wide = [["漢字".into(), "1".into()]];
+        assert_eq!(aligned(["ID", "N"], &wide), "ID    N\n漢字  1\n");
     }
 }

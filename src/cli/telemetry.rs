@@ -1,16 +1,30 @@
 //! Logs, for whoever asks for them: without `-v` and HERMOD_LOG nothing is set up.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use super::exit::{Exit, Failure};
+use super::{
+    exit::{Exit, Failure},
+    terminal::Palette,
+};
 use crate::environment::Variables;
 
 const VARIABLE: &str = "HERMOD_LOG";
 
+/// How a log entry is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON object a line, with the fields of the spans that it stands in.
+    Json,
+}
+
 /// Sends logs to standard error, as HERMOD_LOG says, else as often as `-v` was given.
-pub(crate) fn start(verbose: u8, variables: &Variables) -> Result<(), Failure> {
+pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Result<(), Failure> {
     let filter = match (variables.get(VARIABLE).filter(|filter| !filter.is_empty()), verbose) {
         (Some(filter), _) => filter.as_str(),
         (None, 0) => return Ok(()),
@@ -19,9 +33,11 @@ pub(crate) fn start(verbose: u8, variables: &Variables) -> Result<(), Failure> {
     };
     let wrong = |error: String| Failure { exit: Exit::Config, text: format!("{VARIABLE}={filter}: {error}") };
     let parsed = EnvFilter::try_new(filter).map_err(|error| wrong(error.to_string()))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_writer(io::stderr)
-        .try_init()
-        .map_err(|error| wrong(error.to_string()))
+    let colour = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
+    let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colour).with_writer(io::stderr);
+    let started = match format {
+        LogFormat::Text => logs.try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| wrong(error.to_string()))
 }

@@ -166,7 +166,7 @@ impl Site<'_> {
         let mut first = None;
         while self.records.len() < RECORDS {
             let event = watch.next().await.expect("the store is read");
-            let EventBody::Recorded { seq, record } = event.body else { continue };
+            let (seq, EventBody::Recorded { record }) = (event.seq, event.body) else { continue };
             let Some(struck) = self.moment.struck().filter(|struck| seq > struck.last) else { continue };
             first.get_or_insert_with(|| struck.at.elapsed());
             self.records.push(record.body.kind().name());

@@ -1,16 +1,20 @@
 //! Whatever happens, in whatever order: the view stays well formed at every record, every run ends once, every started
 //! call has one end, and when nothing more is thrown at it, it comes to rest.
 
+use std::sync::Arc;
+
 use proptest::prelude::{ProptestConfig, any, proptest};
 
 use super::{Driver, letters};
 use crate::{
     model::{
-        Body, CallEnd, CallId, CallStatus, EffectClass, Failure, FailureClass, Finish, Limits, SessionId,
-        StopReason,
+        AssistantMessage, Body, CallEnd, CallId, CallStatus, EffectClass, Failure, FailureClass, Finish,
+        Limits, Message, Past, SessionId, StopReason, ToolCall,
     },
     turn::{
-        Dormant, Effect, Input,
+        Cursor, Dormant, Effect, Input,
+        history::History,
+        repair::repair,
         run::{CallState, Phase},
     },
 };
@@ -172,12 +176,71 @@ fn come_to_rest(driver: &mut Driver) {
     panic!("still busy with {:?}", driver.turn.due(driver.now));
 }
 
+/// Any message from outside, as two bytes of chance say.
+fn foreign((what, how): (u8, u8)) -> Message {
+    let id = |n: u8| ["", "1", "2", "3"][usize::from(n % 4)].to_owned();
+    let text = ["", "x", " ", "yy"][usize::from(how % 4)];
+    let call = |n: u8| ToolCall { id: id(how / 4 + n), name: "look".into(), arguments: "{}".into() };
+    let said = |calls: u8| AssistantMessage {
+        text: text.into(),
+        calls: (0..calls).map(call).collect(),
+        ..AssistantMessage::default()
+    };
+    match what % 6 {
+        0 => Message::User(text.into()),
+        1 => Message::System(text.into()),
+        2 => Message::Assistant(Arc::new(said(0))),
+        3 => Message::Assistant(Arc::new(said(1 + how / 64))),
+        _ => Message::Tool { call: id(how).into(), name: "look".into(), content: text.into() },
+    }
+}
+
+fn rendered(past: &Past) -> Vec<Message> {
+    let mut history = History::default();
+    history.recall(past);
+    let mut messages = history.render(Cursor::default()).0;
+    messages.extend(past.unanswered.iter().map(|text| Message::User(Arc::clone(text))));
+    messages
+}
+
+/// Every call has a name of its own, and directly behind it, in order, its result.
+fn calls_are_paired(messages: &[Message]) {
+    let mut seen = std::collections::BTreeSet::new();
+    for (n, message) in messages.iter().enumerate() {
+        let Message::Assistant(said) = message else { continue };
+        for (asked, result) in said.calls.iter().zip(&messages[n + 1..]) {
+            assert!(seen.insert(asked.id.clone()), "id `{}` twice", asked.id);
+            assert!(matches!(result, Message::Tool { call, .. } if **call == *asked.id), "{result:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_keeps_the_promises(chance in proptest::collection::vec(any::<(u8, u8)>(), 0..150)) {
         let (mut driver, mut runs) = (Driver::new(), 0);
+        for (what, how) in chance {
+            happen(&mut driver, &mut runs, what, how);
+        }
+        come_to_rest(&mut driver);
+        every_prefix_is_well_formed(&driver);
+        each_run_and_call_ends_once(&driver, runs);
+    }
+
+    #[test]
+    fn any_foreign_history_keeps_the_promises(
+        foreign_chance in proptest::collection::vec(any::<(u8, u8)>(), 0..40),
+        chance in proptest::collection::vec(any::<(u8, u8)>(), 0..40),
+    ) {
+        let messages: Vec<Message> = foreign_chance.into_iter().map(foreign).collect();
+        let past = repair(&messages).past;
+        calls_are_paired(&rendered(&past));
+        assert_eq!(repair(&rendered(&past)).past, past, "what is mended stays as it is");
+
+        let (mut driver, mut runs) = (Driver::new(), 1);
+        driver.submit_to(&["p/m"], 1, (Limits { max_tokens: 100, ..Limits::default() }, past));
         for (what, how) in chance {
             happen(&mut driver, &mut runs, what, how);
         }

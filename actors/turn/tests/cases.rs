@@ -2,9 +2,9 @@ use super::{Driver, model, run, tool};
 use crate::{
     model::{
         AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Finish, Limits,
-        NoAllowance, Outcome, StopReason,
+        Message, NoAllowance, Outcome, Past, StopReason,
     },
-    turn::{Effect, Input},
+    turn::{Cursor, Effect, Input},
 };
 
 /// What goes into a case: a driver with one run whose model is being asked.
@@ -310,7 +310,8 @@ fn a_run_without_allowance_ends_at_once_and_without_a_call() {
     let mut draft = driver.turn.draft(driver.now);
     draft.feed(&Input::Refused(refusal));
     let (input, spec) = (accepted.input.clone(), accepted.spec.clone());
-    draft.feed(&Input::Submitted { run: run(1), input, spec, key: None });
+    let history = accepted.history.clone();
+    draft.feed(&Input::Submitted { run: run(1), input, history, spec, key: None });
     assert_eq!(draft.wants(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["run.accepted", "run.ended"]);
@@ -339,6 +340,7 @@ fn a_key_is_kept_beside_submissions_without_one() {
     let submitted = |n, key: Option<&str>| Input::Submitted {
         run: run(n),
         input: accepted.input.clone(),
+        history: accepted.history.clone(),
         spec: accepted.spec.clone(),
         key: key.map(Into::into),
     };
@@ -358,7 +360,7 @@ fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
         links.map(ToString::to_string).collect::<Vec<_>>()
     };
     let mut driver = Driver::new();
-    driver.submit_to(&["p/m", "q/n"], 1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.submit_to(&["p/m", "q/n"], 1, (Limits { max_tokens: 100, ..Limits::default() }, Past::default()));
     driver.lease(model(1, 1), 1);
     assert_eq!(driver.fail(FailureClass::Server), ["model.failed"]);
     assert_eq!(chain(&driver), ["p/m", "q/n"], "it is tried again first");
@@ -384,8 +386,53 @@ fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
 fn what_is_wrong_with_the_request_asks_nobody_else() {
     for class in [FailureClass::InvalidRequest, FailureClass::ContentRefused] {
         let mut driver = Driver::new();
-        driver.submit_to(&["p/m", "q/n"], 1, Limits { max_tokens: 100, ..Limits::default() });
+        driver.submit_to(
+            &["p/m", "q/n"],
+            1,
+            (Limits { max_tokens: 100, ..Limits::default() }, Past::default()),
+        );
         driver.lease(model(1, 1), 1);
         assert_eq!(driver.fail(class), ["model.failed", "run.ended"]);
     }
+}
+
+#[test]
+fn a_history_is_for_a_session_that_has_none() {
+    let past = || Past { unanswered: Some("before".into()), ..Past::default() };
+    let mut driver = Driver::new();
+    assert_eq!(driver.submit_to(&["p/m"], 1, (Limits::default(), past())), ["run.accepted"]);
+    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 1 }]);
+    let (messages, _) = driver.turn.render(Cursor::default());
+    assert_eq!(messages, [Message::User("before\n\ntask 1".into())]);
+    driver.crash();
+    assert_eq!(driver.turn.render(Cursor::default()).0, messages, "a revived run has it too");
+    assert!(driver.submit_to(&["p/m"], 2, (Limits::default(), past())).is_empty());
+    assert_eq!(driver.submit_to(&["p/m"], 2, (Limits::default(), Past::default())), ["run.accepted"]);
+}
+
+#[test]
+fn a_wait_for_a_known_reset_does_not_count_for_a_limit_of_time() {
+    let limits = Limits { timeout_ms: Some(10_000), max_tokens: 100, ..Limits::default() };
+    let limited = |retry_after_ms| FailureClass::RateLimited { retry_after_ms, reset_at: None };
+    let ends = |class: FailureClass, pass: u64| {
+        let mut driver = Driver::new();
+        driver.submit(1, limits);
+        driver.lease(model(1, 1), 1);
+        driver.pass(4_000);
+        driver.fail(class);
+        driver.pass(pass);
+        driver.feed(&Input::Woke);
+        if outcome(&driver).is_none() {
+            driver.lease(model(1, 1), 2);
+            driver.pass(5_999);
+            driver.feed(&Input::Woke);
+            assert_eq!(outcome(&driver), None, "four and not quite six seconds have counted");
+            driver.pass(1);
+            driver.feed(&Input::Woke);
+        }
+        (outcome(&driver), driver.now.active_ms)
+    };
+    assert_eq!(ends(limited(Some(60_000)), 60_000), (Some(Outcome::TimedOut), 70_000));
+    assert_eq!(ends(limited(None), 6_000), (Some(Outcome::TimedOut), 10_000));
+    assert_eq!(ends(FailureClass::Overloaded, 6_000), (Some(Outcome::TimedOut), 10_000));
 }

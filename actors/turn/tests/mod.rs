@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Answer, AssistantMessage, CallId, Durable, EffectClass, Failure, FailureClass, Finish, Hash,
-        Incarnation, Limits, Message, ModelRef, Now, Record, RunId, RunSpec, SessionId, Timestamp, ToolCall,
-        Usage,
+        Incarnation, Limits, Message, ModelRef, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp,
+        ToolCall, Usage,
     },
     turn::{Cursor, Dormant, Input, Plan, Turn},
 };
@@ -48,11 +48,16 @@ impl Driver {
 
     /// Submits run `n`, with these limits.
     pub(super) fn submit(&mut self, n: u128, limits: Limits) -> Vec<&'static str> {
-        self.submit_to(&["p/m"], n, limits)
+        self.submit_to(&["p/m"], n, (limits, Past::default()))
     }
 
     /// Likewise, with this chain.
-    pub(super) fn submit_to(&mut self, chain: &[&str], n: u128, limits: Limits) -> Vec<&'static str> {
+    pub(super) fn submit_to(
+        &mut self,
+        chain: &[&str],
+        n: u128,
+        (limits, history): (Limits, Past),
+    ) -> Vec<&'static str> {
         let chain = chain.iter().map(|link| link.parse().unwrap()).collect();
         let spec = RunSpec {
             chain,
@@ -64,7 +69,12 @@ impl Driver {
             script: None,
         };
         let input = format!("task {n}").as_str().into();
-        self.feed(&Input::Submitted { run: run(n), input, spec: Arc::new(spec), key: None })
+        let (spec, history) = (Arc::new(spec), Arc::new(history));
+        let submitted = Input::Submitted { run: run(n), input, history, spec, key: None };
+        match self.turn.draft(self.now).refuses(&submitted) {
+            true => Vec::new(),
+            false => self.feed(&submitted),
+        }
     }
 
     /// The process dies, and the next one takes the session up from its records.

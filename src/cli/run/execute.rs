@@ -15,7 +15,7 @@ use crate::{
     cli::{
         budget,
         exit::{Exit, Failure},
-        output::{print, say},
+        output::{Teller, print, print_json, say},
         progress::{Progress, seconds},
         reader::Reader,
         report, workspace,
@@ -74,14 +74,14 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
         }
     };
     if args.json {
-        print(&object.to_string())?;
+        print_json(&object)?;
     }
     Ok(exit)
 }
 
 /// Standard output is for answers alone: what a run said that did not complete goes to standard error.
 fn tell_answer(result: &hermod_actors::RunResult, exit: Exit) -> Result<(), Failure> {
-    match (&result.text, exit) {
+    match (result.text(), exit) {
         (Some(answer), Exit::Ok) => print(answer),
         (Some(partial), _) => {
             say(format!("said last {partial}"));
@@ -132,14 +132,14 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
     let daemon = daemon::start(journal, endpoints, (&config, defaults)).await?;
-    let followed = carry_out(&daemon.runtime, job, (&target, &reader), ids).await;
+    let followed = carry_out(&daemon.runtime, (job, Teller::new(variables)), (&target, &reader), ids).await;
     daemon.runtime.suspend().await;
     followed
 }
 
 async fn carry_out(
     runtime: &Runtime,
-    job: Job,
+    (job, teller): (Job, Teller),
     (target, reader): (&Target, &Reader),
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
@@ -161,7 +161,8 @@ async fn carry_out(
             say(format!("with      {model} in {place}"));
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
-            follow::follow(runtime, accepted.run, Progress::new(accepted.run), (watch, signals)).await
+            let telling = (Progress::new(accepted.run), teller);
+            follow::follow(runtime, accepted.run, telling, (watch, signals)).await
         }
         Job::GoOn { ids: (run, session), .. } => {
             *ids = Some((run, session));
@@ -178,7 +179,7 @@ async fn carry_out(
                 .await?;
             let watch = runtime.watch(session, next);
             runtime.revive(session)?;
-            follow::follow(runtime, run, progress, (watch, signals)).await
+            follow::follow(runtime, run, (progress, teller), (watch, signals)).await
         }
     }
 }

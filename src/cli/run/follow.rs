@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{
     exit::{Exit, Failure},
-    output::say,
+    output::Teller,
     progress::Progress,
 };
 
@@ -57,7 +57,7 @@ impl Signals {
 pub(crate) async fn follow(
     runtime: &Runtime,
     run: RunId,
-    mut progress: Progress,
+    (mut progress, mut teller): (Progress, Teller),
     (mut watch, mut signals): (Watch, Signals),
 ) -> Result<Followed, Failure> {
     let mut stopping = false;
@@ -74,13 +74,15 @@ pub(crate) async fn follow(
             }
             event = watch.next() => {
                 let event = event.map_err(hermod_actors::RunError::Read)?;
-                if let EventBody::Recorded { record, .. } = event.body {
-                    tell(&mut progress, &record);
+                teller.take(&event.body);
+                if let EventBody::Recorded { record } = event.body {
+                    tell(&mut progress, &mut teller, &record);
                     if ends(&record, run) {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
                 }
             }
+            () = teller.frame() => teller.draw(),
             reason = runtime.terminated() => return Err(reason.into()),
         }
     }
@@ -94,9 +96,9 @@ async fn left(runtime: &Runtime, run: RunId, exit: Exit) -> Result<Followed, Fai
     Ok(Followed::Left(exit))
 }
 
-fn tell(progress: &mut Progress, record: &Record) {
+fn tell(progress: &mut Progress, teller: &mut Teller, record: &Record) {
     if let Some(line) = progress.line(record) {
-        say(line);
+        teller.line(Progress::tone(record), &line);
     }
 }
 

@@ -1,0 +1,129 @@
+//! What a run has said, from its records. Pure.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::model::{Body, Finish, ModelAnswered, Outcome, Record};
+
+/// What a run said last, and what that is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// The text, not empty.
+    pub text: String,
+    /// What it is.
+    pub source: AnswerSource,
+}
+
+/// What a run's text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerSource {
+    /// The model's last word: the answer.
+    Final,
+    /// The answer, in parts: all but the last ran into the limit of the output.
+    Joined,
+    /// The answer, given with calls; nothing was said after them.
+    EarlierText,
+    /// No answer: what was said last in a run that did not complete.
+    Partial,
+}
+
+impl AnswerSource {
+    /// The name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Final => "final",
+            Self::Joined => "joined",
+            Self::EarlierText => "earlier_text",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+/// What the records of a run that ended with `outcome` say it said last; `None` if it said nothing.
+pub(super) fn said(records: &[Arc<Record>], outcome: Outcome) -> Option<Said> {
+    let answers: Vec<&ModelAnswered> = records
+        .iter()
+        .filter_map(|record| {
+            let Body::ModelAnswered(answered) = &record.body else { return None };
+            Some(&**answered)
+        })
+        .collect();
+    let last = answers.iter().rposition(|answered| !answered.message.text.trim().is_empty())?;
+    // What ran into the limit is continued by the next answer.
+    let is_part =
+        |answered: &&ModelAnswered| answered.finish == Finish::Length && answered.message.calls.is_empty();
+    let parts = answers[..last].iter().rev().take_while(|answered| is_part(answered)).count();
+    let text = answers[last - parts..=last].iter().map(|answered| answered.message.text.as_str()).collect();
+    let source = match outcome {
+        Outcome::Completed if last + 1 < answers.len() => AnswerSource::EarlierText,
+        Outcome::Completed if parts > 0 => AnswerSource::Joined,
+        Outcome::Completed => AnswerSource::Final,
+        Outcome::Failed
+        | Outcome::Stopped
+        | Outcome::TimedOut
+        | Outcome::BudgetExhausted
+        | Outcome::LoopDetected
+        | Outcome::Refused => AnswerSource::Partial,
+    };
+    Some(Said { text, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{AssistantMessage, CallId, RunId, Timestamp, ToolCall};
+
+    /// Answers as their text, the number of their calls and how they ended.
+    #[track_caller]
+    fn check(answers: &[(&str, usize, Finish)], outcome: Outcome, expect: Option<(&str, AnswerSource)>) {
+        let record = |((text, calls, finish), iteration): (&(&str, usize, Finish), u32)| {
+            let call = ToolCall { id: "c".into(), name: "look".into(), arguments: "{}".into() };
+            let calls = vec![call; *calls];
+            let message = AssistantMessage { text: (*text).into(), calls, ..AssistantMessage::default() };
+            let call = CallId { run: RunId::from_bits(1), iteration, n: 0 };
+            let answered =
+                ModelAnswered { call, attempt: 1, message: Arc::new(message), finish: *finish, usage: None };
+            let body = Body::ModelAnswered(Box::new(answered));
+            Arc::new(Record { at: Timestamp(0), active_ms: 0, body })
+        };
+        let records: Vec<_> = answers.iter().zip(1..).map(record).collect();
+        let expect = expect.map(|(text, source)| Said { text: text.into(), source });
+        assert_eq!(said(&records, outcome), expect);
+    }
+
+    const STOP: Finish = Finish::Stop;
+    const LENGTH: Finish = Finish::Length;
+
+    #[test]
+    fn the_last_word_is_the_answer() {
+        check(&[], Outcome::Failed, None);
+        check(&[("", 1, STOP)], Outcome::Stopped, None);
+        check(
+            &[("I look", 1, STOP), ("done", 0, STOP)],
+            Outcome::Completed,
+            Some(("done", AnswerSource::Final)),
+        );
+    }
+
+    #[test]
+    fn parts_are_joined() {
+        let parts = [("before", 1, LENGTH), ("on", 0, LENGTH), ("e", 0, STOP)];
+        check(&parts, Outcome::Completed, Some(("one", AnswerSource::Joined)));
+        check(&parts[..2], Outcome::Failed, Some(("on", AnswerSource::Partial)));
+    }
+
+    #[test]
+    fn an_answer_may_have_come_earlier() {
+        let earlier = [("done", 1, STOP), ("", 0, STOP)];
+        check(&earlier, Outcome::Completed, Some(("done", AnswerSource::EarlierText)));
+    }
+
+    #[test]
+    fn without_completion_there_is_no_answer() {
+        for outcome in [Outcome::Failed, Outcome::Stopped, Outcome::TimedOut, Outcome::BudgetExhausted] {
+            check(&[("I look", 1, STOP)], outcome, Some(("I look", AnswerSource::Partial)));
+        }
+    }
+}

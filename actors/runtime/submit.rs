@@ -1,0 +1,229 @@
+//! How a task is accepted.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{
+    model::{Dimension, RunId, RunSpec, SessionId},
+    port::Read,
+    runtime::{RunError, RunRequest, Runtime, SessionChoice},
+    session::{Accepted, Caller, NotAccepted, SessionMsg},
+    supervisor::{NewSession, SessionsMsg},
+    turn::{Input, repair},
+};
+
+/// How often something is said again to a session that died before it answered; by then it has been given up.
+pub(super) const TRIES: usize = 5;
+
+impl Runtime {
+    /// Accepts a task: when this resolves with `Ok`, it is on disk and will come to an outcome.
+    pub async fn submit(&self, request: RunRequest) -> Result<Accepted, RunError> {
+        request.check()?;
+        let permit = self.admit()?;
+        if let Some(first) = self.known(request.idempotency_key.as_ref()).await? {
+            return Ok(first);
+        }
+        let run = RunId::from_bits(self.ulid());
+        let repaired = repair(&request.history);
+        let spec = Arc::new(request.spec(&self.defaults().spec, run, repaired.system.as_deref()));
+        let input = Input::Submitted {
+            run,
+            input: Arc::clone(&request.input),
+            history: Arc::new(repaired.past),
+            spec,
+            key: request.idempotency_key.clone(),
+        };
+        let prompt = request.prompt.as_ref().unwrap_or(&self.defaults().prompt);
+        self.hand_in(&request, input, (prompt, permit)).await
+    }
+
+    async fn hand_in(
+        &self,
+        request: &RunRequest,
+        input: Input,
+        (prompt, permit): (&Arc<str>, Arc<OwnedSemaphorePermit>),
+    ) -> Result<Accepted, RunError> {
+        let mut place = self.resolve(&request.session).await?;
+        for _ in 0..TRIES {
+            let (session, key) = place.clone();
+            let new = Arc::new(NewSession { key, prompt: Arc::clone(prompt) });
+            let (submitted, permit) = (input.clone(), Arc::clone(&permit));
+            let answer = self
+                .ask(|reply| {
+                    SessionsMsg::To(session, new, SessionMsg::Submit(submitted, Caller::new(reply, permit)))
+                })
+                .await;
+            match answer {
+                Some(Ok(accepted)) => return Ok(accepted),
+                Some(Err(NotAccepted::Duplicate(first))) => return self.accepted(first).await,
+                // Another submission opened a session with this key first: this one belongs there.
+                Some(Err(NotAccepted::KeyTaken(_))) => place = self.resolve(&request.session).await?,
+                // What the session has may be this very request, handed in twice at the same time.
+                Some(Err(error @ NotAccepted::HasHistory(_))) => {
+                    let first = self.known(request.idempotency_key.as_ref()).await?;
+                    return first.ok_or(RunError::NotAccepted(error));
+                }
+                Some(Err(error)) => return Err(RunError::NotAccepted(error)),
+                // The session died before it could say. It is asked again: it knows the run if that is on disk.
+                None => self.alive()?,
+            }
+        }
+        Err(RunError::NotAccepted(NotAccepted::KeepsDying(place.0)))
+    }
+
+    /// Leave to wait until a submission is on disk. Stops need none.
+    fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
+        let permit = Arc::clone(&self.doors.admission).try_acquire_owned();
+        let overloaded = || NotAccepted::Overloaded { waiting: self.submissions };
+        permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
+    }
+
+    async fn resolve(&self, choice: &SessionChoice) -> Result<(SessionId, Arc<str>), RunError> {
+        self.alive()?;
+        match choice {
+            SessionChoice::New => {
+                let id = SessionId::from_bits(self.ulid());
+                Ok((id, id.to_string().into()))
+            }
+            SessionChoice::Key(key) => {
+                let known = self.read_sessions(Read::SessionOfKey(Arc::clone(key))).await?;
+                let id = known.first().map_or_else(|| SessionId::from_bits(self.ulid()), |row| row.id);
+                Ok((id, Arc::clone(key)))
+            }
+            SessionChoice::Id(id) => {
+                let known = self.read_sessions(Read::Session(*id)).await?;
+                let row = known.first().ok_or(RunError::NoSession(*id))?;
+                Ok((row.id, Arc::clone(&row.key)))
+            }
+        }
+    }
+
+    async fn known(&self, key: Option<&Arc<str>>) -> Result<Option<Accepted>, RunError> {
+        let Some(key) = key else { return Ok(None) };
+        let rows = self.read_runs(Read::RunOfKey(Arc::clone(key))).await?;
+        Ok(rows.first().map(|row| Accepted { run: row.id, session: row.session, at: row.accepted_at }))
+    }
+
+    async fn accepted(&self, run: RunId) -> Result<Accepted, RunError> {
+        let row = self.row(run).await?;
+        Ok(Accepted { run, session: row.session, at: row.accepted_at })
+    }
+}
+
+impl RunRequest {
+    /// Whether it can be taken as it is.
+    fn check(&self) -> Result<(), RunError> {
+        let invalid = |field, error: &str| Err(RunError::Invalid { field, error: error.into() });
+        if self.input.trim().is_empty() {
+            return invalid("input", "is empty; say what is to be done");
+        }
+        if self.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
+            return invalid("task", "is empty; leave it out to have one made");
+        }
+        for (field, limit) in [("timeout", self.timeout), ("wall", self.wall)] {
+            if limit.is_some_and(|limit| limit < Duration::from_millis(1)) {
+                return invalid(field, "is less than a millisecond; leave it out for none");
+            }
+        }
+        Ok(())
+    }
+
+    /// What the run is given: what is said here, over the spec that is given here, over the default.
+    fn spec(&self, default: &RunSpec, run: RunId, system: Option<&str>) -> RunSpec {
+        let mut spec = self.spec.as_ref().unwrap_or(default).clone();
+        match (&self.task, &self.spec) {
+            (Some(task), _) => spec.task = task.to_string(),
+            (None, Some(_)) => {}
+            (None, None) => spec.task = run.to_string(),
+        }
+        let layers = [system, self.system.as_deref().or(spec.system.as_deref())];
+        let layers: Vec<&str> = layers.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
+        spec.system = (!layers.is_empty()).then(|| layers.join("\n\n").into());
+        for dimension in Dimension::ALL {
+            if let Some(amount) = self.budget.get(dimension) {
+                spec.limits.budget.set(dimension, amount);
+            }
+        }
+        let millis = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        spec.limits.wall_ms = self.wall.map(millis).or(spec.limits.wall_ms);
+        spec.limits.timeout_ms = self.timeout.map(millis).or(spec.limits.timeout_ms);
+        spec
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Amounts, Limits, ModelRef};
+
+    const RUN: RunId = RunId::from_bits(7);
+
+    fn default() -> RunSpec {
+        RunSpec {
+            chain: vec![ModelRef { provider: "p".into(), model: "m".into() }],
+            workspace: "/w".into(),
+            task: "default".into(),
+            tools: Vec::new(),
+            limits: Limits {
+                budget: Amounts { iterations: Some(90), ..Amounts::default() },
+                max_tokens: 10,
+                ..Limits::default()
+            },
+            system: None,
+            script: None,
+        }
+    }
+
+    fn request() -> RunRequest {
+        RunRequest::new("do it")
+    }
+
+    /// What a request makes of the default spec, whose history has the system message `h`, if that is `system`.
+    #[track_caller]
+    fn check(request: RunRequest, system: Option<&str>, change: impl FnOnce(&mut RunSpec)) {
+        let mut expect = RunSpec { task: RUN.to_string(), ..default() };
+        change(&mut expect);
+        assert_eq!(request.spec(&default(), RUN, system), expect);
+    }
+
+    #[test]
+    fn what_is_left_out_is_made_or_taken_from_the_default() {
+        check(request(), None, |_| {});
+        let own = RunSpec { task: "own".into(), workspace: "/other".into(), ..default() };
+        check(RunRequest { spec: Some(own.clone()), ..request() }, None, |spec| *spec = own);
+    }
+
+    #[test]
+    fn what_is_said_counts() {
+        check(RunRequest { task: Some("t".into()), ..request() }, None, |spec| spec.task = "t".into());
+        let budget = Amounts { tokens: Some(5), ..Amounts::default() };
+        check(RunRequest { budget, ..request() }, None, |spec| spec.limits.budget.tokens = Some(5));
+        let (wall, timeout) = (Some(Duration::from_secs(3)), Some(Duration::from_secs(2)));
+        check(RunRequest { wall, timeout, ..request() }, None, |spec| {
+            (spec.limits.timeout_ms, spec.limits.wall_ms) = (Some(2_000), Some(3_000));
+        });
+    }
+
+    #[test]
+    fn system_messages_of_a_history_come_first() {
+        let system = |text: &str| RunRequest { system: Some(text.into()), ..request() };
+        check(system("s"), None, |spec| spec.system = Some("s".into()));
+        check(system("s"), Some("h"), |spec| spec.system = Some("h\n\ns".into()));
+        check(system(" "), Some("h"), |spec| spec.system = Some("h".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_names_the_field() {
+        let check = |request: RunRequest, expect: Option<&str>| {
+            let error = request.check().err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), expect);
+        };
+        check(request(), None);
+        check(RunRequest::new(" "), Some("input: is empty; say what is to be done"));
+        let task = RunRequest { task: Some("".into()), ..request() };
+        check(task, Some("task: is empty; leave it out to have one made"));
+        let timeout = RunRequest { timeout: Some(Duration::ZERO), ..request() };
+        check(timeout, Some("timeout: is less than a millisecond; leave it out for none"));
+    }
+}

@@ -1,0 +1,181 @@
+//! What a request may say, and what comes back: the whole tree on virtual time.
+#![cfg(feature = "testkit")]
+
+use std::{sync::Arc, time::Duration};
+
+use hermod_actors::{
+    AnswerSource, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
+    model::{Answer, AssistantMessage, Body, EffectClass, Failure, FailureClass, Finish, Message, Outcome},
+    port::{Journal, Tool},
+    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
+};
+use serde_json::{Value, json};
+
+async fn start(journal: &MemoryJournal, provider: ScriptedProvider) -> Runtime {
+    let read: Arc<dyn Tool> = Arc::new(ScriptedTool::saying("read", EffectClass::Pure, "content"));
+    let journal: Arc<dyn Journal> = Arc::new(journal.clone());
+    Runtime::start(world(journal, provider, vec![read])).await.expect("the runtime starts")
+}
+
+/// A model that answers with the roles and texts that it sees.
+fn mirror(delay: Duration) -> ScriptedProvider {
+    ScriptedProvider::new(delay, |view| Ok(says(&shown(view))))
+}
+
+fn shown(view: &[Value]) -> String {
+    let text = |message: &Value| message["text"].as_str().unwrap_or_default().replace('\n', "/");
+    let line = |message: &Value| format!("{} {}", message["role"].as_str().unwrap_or(""), text(message));
+    view.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+fn user(text: &str) -> Message {
+    Message::User(text.into())
+}
+
+fn assistant(text: &str) -> Message {
+    Message::Assistant(Arc::new(AssistantMessage { text: text.into(), ..AssistantMessage::default() }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_is_mended_recorded_and_told() {
+    let journal = MemoryJournal::new();
+    let runtime = start(&journal, mirror(Duration::ZERO)).await;
+    let history = vec![
+        Message::System("be kind".into()),
+        user("a"),
+        user("b"),
+        Message::Tool { call: "x".into(), name: "read".into(), content: "lost".into() },
+        assistant("c"),
+    ];
+    let request = RunRequest {
+        history: history.clone(),
+        system: Some("be brief".into()),
+        session: SessionChoice::Key("k".into()),
+        ..RunRequest::new("d")
+    };
+    let result = runtime.run(request.clone()).await.unwrap();
+    let view = "system You are a test.//be kind//be brief; user a//b; assistant c; user d";
+    assert_eq!(result.text(), Some(view));
+    assert_eq!(result.messages, [user("a\n\nb"), assistant("c"), user("d"), assistant(view)]);
+    // The system message was for that run alone; the history stays.
+    let next = RunRequest { history: Vec::new(), system: None, ..request.clone() };
+    let next = runtime.run(RunRequest { input: "e".into(), ..next }).await.unwrap();
+    assert!(next.text().unwrap().starts_with("system You are a test.; user a//b; assistant c; user d; "));
+    assert_eq!(next.messages.len(), 2, "{:?}", next.messages);
+
+    let refused = runtime.run(request).await.unwrap_err();
+    assert_eq!(refused, RunError::NotAccepted(NotAccepted::HasHistory(result.session)));
+    assert!(refused.to_string().starts_with("history: session "), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_run_has_its_history_and_its_system_message() {
+    let journal = MemoryJournal::new();
+    let request = RunRequest {
+        history: vec![user("a"), assistant("b")],
+        system: Some("s".into()),
+        ..RunRequest::new("c")
+    };
+    let runtime = start(&journal, mirror(Duration::from_hours(1))).await;
+    let accepted = runtime.submit(request).await.unwrap();
+    runtime.suspend().await;
+    let runtime = start(&journal.reopened(), mirror(Duration::ZERO)).await;
+    runtime.revive_all().await.unwrap();
+    let result = runtime.wait(accepted.run, None).await.unwrap();
+    assert_eq!(result.text(), Some("system You are a test.//s; user a; assistant b; user c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_history_handed_in_twice_is_one_run() {
+    let runtime = start(&MemoryJournal::new(), mirror(Duration::ZERO)).await;
+    let request = RunRequest {
+        history: vec![user("a"), assistant("b")],
+        session: SessionChoice::Key("k".into()),
+        idempotency_key: Some("once".into()),
+        ..RunRequest::new("c")
+    };
+    let (first, again) = tokio::join!(runtime.submit(request.clone()), runtime.submit(request));
+    assert_eq!(first.unwrap().run, again.unwrap().run);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_id_is_given_or_made() {
+    let runtime = start(&MemoryJournal::new(), mirror(Duration::ZERO)).await;
+    let made = runtime.run(RunRequest::new("a")).await.unwrap();
+    assert_eq!(made.task, made.run.to_string());
+    let given = RunRequest { task: Some("mine".into()), ..RunRequest::new("a") };
+    let given = runtime.run(given).await.unwrap();
+    assert_eq!(given.task, "mine");
+    let records = runtime.journal(given.session, 1).await.unwrap();
+    let task = records.iter().find_map(|(_, record)| {
+        let Body::RunAccepted(accepted) = &record.body else { return None };
+        Some(accepted.spec.task.clone())
+    });
+    assert_eq!(task.as_deref(), Some("mine"), "it is on disk");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_result_has_the_calls_of_this_run_with_their_results() {
+    let provider = ScriptedProvider::new(Duration::ZERO, |view| match view.last() {
+        Some(last) if last["role"] == "tool" => Ok(says("done")),
+        _ => Ok(calls(&[("read", json!({}))])),
+    });
+    let runtime = start(&MemoryJournal::new(), provider).await;
+    let result = runtime.run(RunRequest::new("a")).await.unwrap();
+    assert_eq!(result.answer.as_ref().map(|said| said.source), Some(AnswerSource::Final));
+    let [input, asked, returned, answer] = &result.messages[..] else { panic!("{:?}", result.messages) };
+    assert_eq!((input, answer), (&user("a"), &assistant("done")));
+    assert!(matches!(asked, Message::Assistant(said) if said.calls.len() == 1), "{asked:?}");
+    assert!(matches!(returned, Message::Tool { content, .. } if &**content == "content"), "{returned:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chat_gives_the_answer_or_says_why_there_is_none() {
+    let runtime =
+        start(&MemoryJournal::new(), ScriptedProvider::new(Duration::ZERO, |_| Ok(says("hi")))).await;
+    assert_eq!(runtime.chat("a").await.unwrap(), "hi");
+    let cut = |_: &[Value]| Ok(Answer { finish: Finish::Length, ..says("half a") });
+    let runtime = start(&MemoryJournal::new(), ScriptedProvider::new(Duration::ZERO, cut)).await;
+    let error = runtime.chat("a").await.unwrap_err();
+    let RunError::NotCompleted(result) = &error else { panic!("{error}") };
+    assert_eq!((result.ended.outcome, result.text()), (Outcome::Failed, Some("half a")));
+    assert_eq!(result.answer.as_ref().map(|said| said.source), Some(AnswerSource::Partial));
+    assert!(error.to_string().contains("truncated"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_counts_active_time_and_is_not_the_wall_budget() {
+    let runtime = start(&MemoryJournal::new(), mirror(Duration::from_secs(5))).await;
+    // The second of the two waits for the first: its own time is enough.
+    let request = RunRequest {
+        session: SessionChoice::Key("k".into()),
+        timeout: Some(Duration::from_secs(6)),
+        ..RunRequest::new("a")
+    };
+    let (first, second) = tokio::join!(runtime.run(request.clone()), runtime.run(request.clone()));
+    for result in [first, second] {
+        assert_eq!(result.unwrap().ended.outcome, Outcome::Completed);
+    }
+    let short = Some(Duration::from_secs(2));
+    let ended = |request: RunRequest| async { runtime.run(request).await.unwrap().ended.outcome };
+    assert_eq!(ended(RunRequest { timeout: short, ..RunRequest::new("a") }).await, Outcome::TimedOut);
+    assert_eq!(ended(RunRequest { wall: short, ..RunRequest::new("a") }).await, Outcome::BudgetExhausted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_known_reset_does_not_time_a_run_out() {
+    let begin = tokio::time::Instant::now();
+    let provider =
+        ScriptedProvider::new(Duration::ZERO, move |_| match begin.elapsed() < Duration::from_mins(1) {
+            true => {
+                let class = FailureClass::RateLimited { retry_after_ms: Some(61_000), reset_at: None };
+                Err(Failure::new(class, "later"))
+            }
+            false => Ok(says("now")),
+        });
+    let runtime = start(&MemoryJournal::new(), provider).await;
+    let request = RunRequest { timeout: Some(Duration::from_secs(10)), ..RunRequest::new("a") };
+    let result = runtime.run(request).await.unwrap();
+    assert_eq!((result.ended.outcome, result.text()), (Outcome::Completed, Some("now")));
+    assert!(begin.elapsed() >= Duration::from_secs(61));
+}

@@ -1,0 +1,277 @@
+//! A list of messages from outside, made into a conversation that can be rendered: whatever is wrong with it is mended
+//! by the same few rules, each of them a test below.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::model::{AssistantMessage, Message, Past, PastCall, PastRound, PastStep, ToolCall};
+
+/// Stands where a result should be.
+const NO_RESULT: &str = "[The result of this call is not in the history that was given.]";
+/// Stands where an answer should be.
+const NO_ANSWER: &str = "[The history that was given has no answer here.]";
+/// Stands before an answer that nobody asked for.
+const NO_QUESTION: &str = "[The history that was given begins with the assistant.]";
+
+/// What became of a list of messages.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repaired {
+    /// The conversation.
+    pub(crate) past: Past,
+    /// The system messages that stood in it, joined.
+    pub(crate) system: Option<String>,
+}
+
+/// Mends a history: consecutive messages of one role become one; a result whose call is not in the directly preceding
+/// assistant message is dropped, and a call without a result gets one that says so; ids become unique; empty messages
+/// are dropped; system messages are taken out.
+pub(crate) fn repair(messages: &[Message]) -> Repaired {
+    let mut repair = Repair::default();
+    for message in messages {
+        match message {
+            Message::System(text) => repair.system(text),
+            Message::User(text) => repair.user(text),
+            Message::Assistant(message) => repair.assistant(message),
+            Message::Tool { call, content, .. } => repair.result(call, content),
+        }
+    }
+    repair.finish()
+}
+
+#[derive(Debug, Default)]
+struct Repair {
+    done: Repaired,
+    /// The round that is still open.
+    open: Option<Open>,
+    ids: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    user: String,
+    steps: Vec<PastStep>,
+    said: Option<Said>,
+}
+
+/// What consecutive assistant messages said, and the results that followed.
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    reasoning: String,
+    calls: Vec<(ToolCall, Option<String>)>,
+}
+
+impl Repair {
+    fn system(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            join(self.done.system.get_or_insert_default(), text);
+        }
+    }
+
+    fn user(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.open.as_ref().is_some_and(|open| open.said.is_some() || !open.steps.is_empty()) {
+            self.close();
+        }
+        join(&mut self.open.get_or_insert_default().user, text);
+    }
+
+    fn assistant(&mut self, message: &AssistantMessage) {
+        if message.text.trim().is_empty() && message.calls.is_empty() {
+            return;
+        }
+        let open = self.open.get_or_insert_with(|| Open { user: NO_QUESTION.into(), ..Open::default() });
+        if open.said.as_ref().is_some_and(|said| said.calls.iter().any(|(_, result)| result.is_some())) {
+            open.step(&mut self.ids);
+        }
+        let said = open.said.get_or_insert_default();
+        join(&mut said.text, &message.text);
+        join(&mut said.reasoning, &message.reasoning);
+        said.calls.extend(message.calls.iter().map(|call| (call.clone(), None)));
+    }
+
+    fn result(&mut self, id: &str, content: &str) {
+        let said = self.open.as_mut().and_then(|open| open.said.as_mut());
+        let mut calls = said.into_iter().flat_map(|said| &mut said.calls);
+        if let Some((_, result)) = calls.find(|(call, result)| call.id == id && result.is_none()) {
+            *result = Some(content.to_owned());
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(mut open) = self.open.take() else { return };
+        open.step(&mut self.ids);
+        let answer = match open.said {
+            Some(Said { text, reasoning, .. }) => AssistantMessage { text, reasoning, calls: Vec::new() },
+            None => AssistantMessage { text: NO_ANSWER.into(), ..AssistantMessage::default() },
+        };
+        let (user, steps, answer) = (open.user.into(), open.steps, Arc::new(answer));
+        self.done.past.rounds.push(PastRound { user, steps, answer });
+    }
+
+    fn finish(mut self) -> Repaired {
+        match self.open.take_if(|open| open.said.is_none() && open.steps.is_empty()) {
+            Some(open) => self.done.past.unanswered = Some(open.user.into()),
+            None => self.close(),
+        }
+        self.done
+    }
+}
+
+impl Open {
+    /// Makes a step of what was said, if it asks for calls.
+    fn step(&mut self, ids: &mut BTreeSet<String>) {
+        let Some(Said { text, reasoning, calls }) = self.said.take_if(|said| !said.calls.is_empty()) else {
+            return;
+        };
+        let call = |(call, result): (ToolCall, Option<String>)| PastCall {
+            call: ToolCall { id: unique(ids, call.id), ..call },
+            result: result.unwrap_or_else(|| NO_RESULT.into()),
+        };
+        let calls = calls.into_iter().map(call).collect();
+        self.steps.push(PastStep { text, reasoning, calls });
+    }
+}
+
+/// `id`, or a name made of it that no earlier call has.
+fn unique(ids: &mut BTreeSet<String>, id: String) -> String {
+    let id = if id.trim().is_empty() { "call".to_owned() } else { id };
+    let numbered = (2..).map(|n: u64| format!("{id}_{n}"));
+    let free = std::iter::once(id.clone()).chain(numbered).find(|id| !ids.contains(id)).unwrap_or(id);
+    ids.insert(free.clone());
+    free
+}
+
+/// Adds a paragraph.
+fn join(to: &mut String, text: &str) {
+    if !to.is_empty() && !text.is_empty() {
+        to.push_str("\n\n");
+    }
+    to.push_str(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::history::History;
+
+    fn user(text: &str) -> Message {
+        Message::User(text.into())
+    }
+
+    fn said(text: &str, ids: &[&str]) -> Message {
+        let call = |id: &&str| ToolCall { id: (*id).into(), name: "look".into(), arguments: "{}".into() };
+        let calls = ids.iter().map(call).collect();
+        Message::Assistant(Arc::new(AssistantMessage { text: text.into(), reasoning: String::new(), calls }))
+    }
+
+    fn result(id: &str, content: &str) -> Message {
+        Message::Tool { call: id.into(), name: "look".into(), content: content.into() }
+    }
+
+    /// What a model reads of it, a line for each message.
+    fn shown(past: &Past) -> Vec<String> {
+        let mut history = History::default();
+        history.recall(past);
+        let line = |message: &Message| match message {
+            Message::System(text) => format!("s {text}"),
+            Message::User(text) => format!("u {text}"),
+            Message::Assistant(said) if said.calls.is_empty() => format!("a {}", said.text),
+            Message::Assistant(said) => {
+                let ids: Vec<_> = said.calls.iter().map(|call| call.id.as_str()).collect();
+                format!("c {} [{}]", said.text, ids.join(" "))
+            }
+            Message::Tool { call, content, .. } => format!("t {call} {content}"),
+        };
+        let mut lines: Vec<_> = history.render(crate::turn::Cursor::default()).0.iter().map(line).collect();
+        lines.extend(past.unanswered.iter().map(|text| format!("u {text}")));
+        lines
+    }
+
+    #[track_caller]
+    fn check(messages: &[Message], expect: &[&str]) {
+        let shown = shown(&repair(messages).past);
+        let shown: Vec<_> = shown.iter().map(|line| line.replace('\n', "/")).collect();
+        assert_eq!(shown, expect);
+    }
+
+    #[test]
+    fn what_is_right_stays_as_it_is() {
+        check(&[], &[]);
+        let whole = [user("a"), said("", &["1", "2"]), result("2", "y"), result("1", "x"), said("b", &[])];
+        check(&whole, &["u a", "c  [1 2]", "t 1 x", "t 2 y", "a b"]);
+    }
+
+    #[test]
+    fn consecutive_users_are_one() {
+        check(&[user("a"), user("b"), said("c", &[])], &["u a//b", "a c"]);
+    }
+
+    #[test]
+    fn consecutive_assistants_are_one() {
+        check(&[user("a"), said("b", &[]), said("c", &[])], &["u a", "a b//c"]);
+        let split = [user("a"), said("b", &["1"]), said("", &["2"]), result("1", "x"), result("2", "y")];
+        check(&split, &["u a", "c b [1 2]", "t 1 x", "t 2 y", &format!("a {NO_ANSWER}")]);
+    }
+
+    #[test]
+    fn a_result_without_its_call_directly_before_it_is_dropped() {
+        check(&[user("a"), result("1", "x"), said("b", &[]), result("1", "x")], &["u a", "a b"]);
+        let late = [user("a"), said("", &["1"]), result("1", "x"), said("b", &[]), result("1", "again")];
+        check(&late, &["u a", "c  [1]", "t 1 x", "a b"]);
+        let twice = [user("a"), said("", &["1"]), result("1", "x"), result("1", "y"), said("b", &[])];
+        check(&twice, &["u a", "c  [1]", "t 1 x", "a b"]);
+    }
+
+    #[test]
+    fn a_missing_result_says_so() {
+        let half = [user("a"), said("", &["1", "2"]), result("2", "y"), said("b", &[])];
+        check(&half, &["u a", "c  [1 2]", &format!("t 1 {NO_RESULT}"), "t 2 y", "a b"]);
+    }
+
+    #[test]
+    fn ids_become_unique() {
+        let twins = [user("a"), said("", &["1", "1"]), result("1", "x"), result("1", "y"), said("b", &[])];
+        check(&twins, &["u a", "c  [1 1_2]", "t 1 x", "t 1_2 y", "a b"]);
+        let again = [user("a"), said("", &["1"]), result("1", "x"), said("", &["1"]), result("1", "y")];
+        let closed = format!("a {NO_ANSWER}");
+        check(&again, &["u a", "c  [1]", "t 1 x", "c  [1_2]", "t 1_2 y", &closed]);
+        let nameless = [user("a"), said("", &["", " "]), result("", "x"), said("b", &[])];
+        check(&nameless, &["u a", "c  [call call_2]", "t call x", &format!("t call_2 {NO_RESULT}"), "a b"]);
+    }
+
+    #[test]
+    fn what_leads_without_a_question_is_kept_or_dropped() {
+        check(&[said("hello", &[]), user("a")], &[&format!("u {NO_QUESTION}"), "a hello", "u a"]);
+        check(&[result("1", "x"), user("a")], &["u a"]);
+    }
+
+    #[test]
+    fn empty_messages_are_dropped() {
+        check(&[user("a"), said(" ", &[]), user("\n"), user("b")], &["u a//b"]);
+        check(
+            &[user("a"), said("", &["1"]), user(""), result("1", ""), said("b", &[])],
+            &["u a", "c  [1]", "t 1 ", "a b"],
+        );
+    }
+
+    #[test]
+    fn an_unanswered_round_is_closed_and_an_unanswered_question_waits() {
+        let closed = format!("a {NO_ANSWER}");
+        check(
+            &[user("a"), said("", &["1"]), result("1", "x"), user("b")],
+            &["u a", "c  [1]", "t 1 x", &closed, "u b"],
+        );
+        let repaired = repair(&[user("a"), said("b", &[]), user("c")]);
+        assert_eq!(repaired.past.unanswered.as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn system_messages_are_taken_out() {
+        let system = |text: &str| Message::System(text.into());
+        let repaired = repair(&[system("one"), user("a"), system(" "), system("two"), user("b")]);
+        assert_eq!(repaired.system.as_deref(), Some("one\n\ntwo"));
+        assert_eq!(shown(&repaired.past), ["u a\n\nb"]);
+    }
+}

@@ -1,0 +1,33 @@
+//! `hermod completions`: what a shell needs to complete hermod's command line.
+
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::{Shell, generate};
+
+use super::{Cli, exit::Failure, output::print};
+
+/// Print a script that completes hermod's command line
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell, such as in `source <(hermod completions bash)`
+    shell: Known,
+}
+
+/// The shells that are supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Known {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Prints it.
+pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), Failure> {
+    let shell = match args.shell {
+        Known::Bash => Shell::Bash,
+        Known::Zsh => Shell::Zsh,
+        Known::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    generate(shell, &mut Cli::command(), "hermod", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}

@@ -1,0 +1,187 @@
+//! How the program behaves towards terminals, pipes and other programs.
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use common::{World, texts};
+use serde_json::{Value, json};
+
+#[track_caller]
+fn output(command: &mut Command) -> Output {
+    let output = command.output().expect("hermod starts");
+    assert_eq!(output.status.code(), Some(0), "{}", texts(&output).1);
+    output
+}
+
+/// A script that says and does things that no terminal should be told.
+fn nasty(world: &World) -> String {
+    fs::write(world.work().join("\x1b[31mred"), "").expect("written");
+    world.script(&json!([
+        { "say": "\x1b]0;owned\x07 looking", "call": [{ "tool": "list_files", "arguments": {} }] },
+        { "call": [{ "tool": "shell", "arguments": { "command": "printf '\\033[2J' >&2; exit 3" } }] },
+        { "say": "done\x1b[2J \u{202e}reversed" },
+    ]))
+}
+
+#[test]
+fn a_pipe_gets_plain_lines_and_no_control_sequence_of_others() {
+    let world = World::new();
+    let script = nasty(&world);
+    let output = output(world.hermod(&["run", &script, "hi"]).env("TERM", "xterm-256color"));
+    let (stdout, stderr) = texts(&output);
+    assert_eq!(stdout, "[rehearsal] done␛[2J <U+202E>reversed\n");
+    assert!(!stderr.contains('\x1b') && !stderr.contains('\r'), "{stderr:?}");
+    for start in ["accepted  ", "model 1   asks ", "tool 1.1  list_files ok in ", "ended     completed"] {
+        assert!(stderr.lines().any(|line| line.starts_with(start)), "no `{start}` in {stderr}");
+    }
+}
+
+#[test]
+fn json_says_exactly_what_there_is_and_hides_nothing() {
+    let world = World::new();
+    let output = output(&mut world.hermod(&["run", &nasty(&world), "--json", "hi"]));
+    let (stdout, _) = texts(&output);
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    let hidden = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+    assert!(!stdout.contains(hidden), "{stdout:?}");
+    let result: Value = serde_json::from_str(&stdout).expect("one JSON object");
+    assert_eq!(result["answer"], "[rehearsal] done\x1b[2J \u{202e}reversed");
+    assert_eq!(result["answer_source"], "final");
+    let roles: Vec<_> = result["messages"].as_array().expect("messages").iter().map(|m| &m["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant", "tool", "assistant"]);
+}
+
+/// Every field of a JSON object that a command prints is described in `docs/json.md`.
+#[test]
+fn what_is_printed_as_json_is_documented() {
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "list_files", "arguments": {} }] },
+        { "say": "done" },
+    ]));
+    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md")).expect("docs");
+    for args in [
+        &["run", &script, "--json", "hi"][..],
+        &["runs", "list", "--json"],
+        &["runs", "show", "last", "--json"],
+        &["sessions", "list", "--json"],
+        &["sessions", "show", "last", "--json"],
+        &["journal", "last"],
+    ] {
+        let (stdout, _) = texts(&output(&mut world.hermod(args)));
+        for line in stdout.lines() {
+            let value: Value = serde_json::from_str(line).expect("JSON");
+            let first = value.as_array().map_or(&value, |array| &array[0]);
+            for field in first.as_object().expect("an object").keys() {
+                assert!(docs.contains(&format!("`{field}`")), "{args:?}: `{field}` is not in docs/json.md");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_after_the_first_line_ends_it_quietly() {
+    let world = World::new();
+    output(&mut world.hermod(&["run", &nasty(&world), "hi"]));
+    let mut command = world.hermod(&["journal", "last"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("hermod starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.contains("session.opened"), "{line}");
+    let mut stderr = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+    assert_eq!((child.wait().expect("it ends").code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn shells_get_their_completions() {
+    let world = World::new();
+    for (shell, part) in
+        [("bash", "complete -F _hermod"), ("zsh", "#compdef hermod"), ("fish", "complete -c hermod")]
+    {
+        let (script, _) = texts(&output(&mut world.hermod(&["completions", shell])));
+        assert!(script.contains(part), "{shell}: {script}");
+        assert!(script.contains("journal") && script.contains("rehearse"), "{shell}");
+    }
+}
+
+#[test]
+fn logs_are_written_when_asked_for_with_the_ids_of_what_they_speak_of() {
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "list_files", "arguments": {} }] },
+        { "say": "done" },
+    ]));
+    let (_, quiet) = texts(&output(&mut world.hermod(&["run", &script, "hi"])));
+    assert!(!quiet.contains("DEBUG"), "{quiet}");
+    let args = ["run", &script, "-vv", "--log-format", "json", "hi"];
+    let (stdout, stderr) = texts(&output(&mut world.hermod(&args)));
+    assert_eq!(stdout, "[rehearsal] done\n");
+    let logs: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let recorded = logs.iter().find(|log| log["kind"] == "call.ended").expect("a record is logged");
+    assert!(recorded["session"].is_string() && recorded["run"].is_string(), "{recorded}");
+    let span = |name: &str| {
+        let of = |log: &&Value| log["span"]["name"] == name;
+        let log = logs.iter().find(of).unwrap_or_else(|| panic!("no {name} in {stderr}"));
+        log["span"].clone()
+    };
+    for span in [span("tool_call"), span("model_call")] {
+        for field in ["session", "run", "call"] {
+            assert!(span[field].as_str().is_some_and(|id| id.len() >= 26), "{span}");
+        }
+    }
+}
+
+/// All bytes below a folder.
+fn bytes_below(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        if entry.path().is_dir() {
+            bytes.extend(bytes_below(&entry.path()));
+        } else if entry.path().is_file() {
+            bytes.extend(fs::read(entry.path()).expect("readable"));
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_key_is_neither_logged_nor_stored() {
+    const KEY: &str = "sk-this-is-the-secret-0123456789";
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "shell", "arguments": { "command": "env" } }] },
+        { "say": "done" },
+    ]));
+    let file = script.strip_prefix("--rehearse=").expect("a file");
+    let mut command = world.hermod(&["rehearse", file]);
+    let mut model = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("hermod starts");
+    let mut base_url = String::new();
+    BufReader::new(model.stdout.take().expect("a pipe")).read_line(&mut base_url).expect("a line");
+    let refused = common::endpoint("401 Unauthorized", "application/json", r#"{"error":{"message":"no"}}"#);
+    for (base_url, code) in [(base_url.trim(), 0), (&refused, 69)] {
+        let mut command = world.hermod(&["run", "--model", "m", "--json", "a task to be found again"]);
+        command.envs([("OPENAI_BASE_URL", base_url), ("OPENAI_API_KEY", KEY), ("HERMOD_LOG", "trace")]);
+        let output = command.output().expect("hermod starts");
+        let (stdout, stderr) = texts(&output);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains("TRACE"), "everything is logged");
+        for (place, text) in [("stdout", stdout.as_bytes()), ("stderr", stderr.as_bytes())] {
+            assert!(!contains(text, KEY), "the key is in {place}");
+        }
+    }
+    model.kill().and_then(|()| model.wait()).expect("it ends");
+    let state = bytes_below(&world.state());
+    assert!(contains(&state, "a task to be found again"), "what is stored can be found");
+    assert!(!contains(&state, KEY), "the key is in the state directory");
+}
+
+fn contains(bytes: &[u8], part: &str) -> bool {
+    bytes.windows(part.len()).any(|window| window == part.as_bytes())
+}
