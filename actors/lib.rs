@@ -20,7 +20,7 @@ mod tool_executor;
 mod turn;
 
 pub use provider::ProviderStatus;
-pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Watch, World};
+pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Steered, Watch, World};
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::Terminated;
 pub use tool_executor::ToolStatus;

@@ -24,8 +24,8 @@ pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, S
 pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use record::{
-    Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,
-    ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+    Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
+    ModelFailed, ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
 };
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};

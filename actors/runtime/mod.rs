@@ -1,5 +1,6 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
+mod orders;
 mod read;
 mod request;
 mod watch;
@@ -23,6 +24,7 @@ use crate::{
     tool_executor::{ToolExecutorMsg, ToolStatus},
     turn::Input,
 };
+pub use orders::Steered;
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
 pub use watch::Watch;
 

@@ -45,6 +45,8 @@ pub(crate) enum SessionMsg {
     Submit(Input, RpcReplyPort<Result<Accepted, NotAccepted>>),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
+    /// Say something to a run (`Input::Steer`); answered, when that is durable, with whether the run is there to hear it.
+    Steer(Input, RpcReplyPort<bool>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
     /// Its own.
@@ -139,6 +141,7 @@ impl Actor for Session {
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)
+            | SessionMsg::Steer(..)
             | SessionMsg::Suspend(_)
             | SessionMsg::Inner(_)) => {
                 state.take(message);

@@ -10,7 +10,7 @@ use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Body, CallId, Durable, Event, EventBody, Now, Record, SessionId, Timestamp},
+    model::{Body, CallId, Durable, Event, EventBody, Now, Record, RunId, SessionId, Timestamp},
     persistence::{PersistenceMsg, Stored},
     port::{Append, JournalError, Refusal, Write},
     provider::{Lease, NoLease},
@@ -62,6 +62,7 @@ struct Waiting {
 enum Reply {
     Submit(RpcReplyPort<Result<Accepted, NotAccepted>>),
     Stop(RpcReplyPort<()>),
+    Steer(RpcReplyPort<bool>),
 }
 
 struct InFlight {
@@ -114,6 +115,7 @@ impl State {
             SessionMsg::Stop(run, reason, reply) => {
                 self.wait(Input::Stop { run, reason }, Some(Reply::Stop(reply)), None);
             }
+            SessionMsg::Steer(input, reply) => self.wait(input, Some(Reply::Steer(reply)), None),
             SessionMsg::Inner(Inner::Input(input)) => {
                 if matches!(input, Input::Woke) {
                     Tasks::forget_timers(&mut self.begun);
@@ -342,11 +344,21 @@ impl State {
                     reply.send(Ok(Accepted { run, session: self.id, at })).is_err()
                 }
                 (_, Some(Reply::Stop(reply))) => reply.send(()).is_err(),
-                (_, Some(Reply::Submit(_)) | None) => false,
+                (Input::Steer { next, .. }, Some(Reply::Steer(reply))) => {
+                    reply.send(self.has_heard(next)).is_err()
+                }
+                (_, Some(Reply::Submit(_) | Reply::Steer(_)) | None) => false,
             };
             if gone {
                 tracing::debug!(session = %self.id, "nobody waits for the answer any more");
             }
+        }
+    }
+
+    fn has_heard(&self, next: RunId) -> bool {
+        match &self.life {
+            Life::Awake(turn) => turn.has_heard(next),
+            Life::Dormant(..) | Life::Waking => false,
         }
     }
 

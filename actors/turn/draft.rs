@@ -89,6 +89,7 @@ impl Draft {
             }
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
             Input::Stop { run, reason } => self.stop(*run, *reason),
+            Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => self.refused = Some(refusal.clone()),
         }
@@ -190,7 +191,8 @@ impl Draft {
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
             | Body::CallEnded(_)
-            | Body::CallLost(_) => false,
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => false,
         })
     }
 
@@ -300,8 +302,9 @@ impl Draft {
     /// Writes the terminal record of the run under way.
     pub(super) fn end_run(&mut self, ended: Ended) {
         if let Some(run) = self.run() {
-            let (run, iterations, usage) = (run.id, run.made(), run.usage);
-            self.push(Body::RunEnded(RunEnded { run, ended, iterations, usage }));
+            let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.made(), run.usage);
+            self.push(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
+            self.follow_up(&spec, &ended);
         }
     }
 

@@ -12,6 +12,7 @@ mod limits;
 mod recovery;
 mod rows;
 mod run;
+mod steer;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub(crate) struct Turn {
     /// The youngest run that was accepted.
     youngest: Option<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
+    steering: steer::Steering,
     phase: Phase,
 }
 
@@ -69,6 +71,7 @@ impl Turn {
             history: History::default(),
             youngest: None,
             queue: imbl::Vector::new(),
+            steering: steer::Steering::default(),
             phase: Phase::Idle,
         }
     }
