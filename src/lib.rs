@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod clock;
+pub mod control;
 pub mod daemon;
 pub mod environment;
 pub mod ollama;

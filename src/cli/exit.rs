@@ -7,7 +7,11 @@ use hermod_actors::{
     model::{Cause, Ended, FailureClass, Outcome, StopReason},
 };
 
-use crate::{daemon::StartError, store::redb::OpenError};
+use crate::{
+    control::{Fault, FaultKind},
+    daemon::StartError,
+    store::redb::OpenError,
+};
 
 /// How a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub(crate) enum Exit {
     Store = 74,
     /// Another process holds the store.
     Busy = 75,
+    /// The process that holds the store does not know who asks.
+    Denied = 77,
     /// What is configured does not do.
     Config = 78,
     /// `timed_out`.
@@ -99,7 +105,9 @@ impl From<&Terminated> for Exit {
 impl From<&RunError> for Exit {
     fn from(error: &RunError) -> Self {
         match error {
-            RunError::Invalid { .. } | RunError::NoSession(_) | RunError::NoRun(_) => Self::Usage,
+            RunError::Invalid { .. } | RunError::NoSession(_) | RunError::NoRun(_) | RunError::Ended(_) => {
+                Self::Usage
+            }
             RunError::NotAccepted(NotAccepted::Session { .. }) | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
             RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,
@@ -143,6 +151,19 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let exit = match fault.kind {
+            FaultKind::Usage => Exit::Usage,
+            FaultKind::Denied => Exit::Denied,
+            FaultKind::Busy => Exit::Busy,
+            FaultKind::Store => Exit::Store,
+            FaultKind::Internal => Exit::Internal,
+        };
+        Self { exit, text: fault.text }
     }
 }
 

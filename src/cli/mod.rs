@@ -2,27 +2,30 @@
 
 mod budget;
 mod exit;
+mod inquiry;
 mod journal;
 mod output;
 mod progress;
-mod reader;
 mod rehearse;
 mod report;
 mod run;
 mod runs;
 mod sessions;
+mod steer;
+mod stop;
 mod table;
 mod telemetry;
+mod tree;
 mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{daemon, environment::Variables, store::redb::Durability};
+use crate::environment::Variables;
 use exit::{Exit, Failure};
+use inquiry::Inquiry;
 use output::say;
-use reader::Reader;
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
@@ -41,6 +44,9 @@ enum Command {
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
+    Tree(tree::TreeArgs),
+    Stop(stop::StopArgs),
+    Steer(steer::SteerArgs),
     Rehearse(rehearse::RehearseArgs),
 }
 
@@ -85,18 +91,15 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
 async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => return run::execute(*args, variables).await,
-        Command::Runs(args) => runs::execute(args, &reader(variables)?).await?,
-        Command::Sessions(args) => sessions::execute(args, &reader(variables)?).await?,
-        Command::Journal(args) => journal::execute(args, &reader(variables)?).await?,
+        Command::Runs(args) => runs::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Sessions(args) => sessions::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Journal(args) => journal::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Tree(args) => tree::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
     }
     Ok(Exit::Ok)
-}
-
-/// The store, for commands that only read.
-fn reader(variables: &Variables) -> Result<Reader, Failure> {
-    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    Ok(Reader::new(daemon::open(&state, Durability::Strict)?))
 }
 
 /// The process's variables; one that is not UTF-8 is none of ours.

@@ -49,6 +49,7 @@ impl Progress {
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
             Body::CallLost(lost) => Some(format!("{} lost, is started again", self.tool(lost.call))),
+            Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)

@@ -1,11 +1,19 @@
 //! `hermod sessions`: the conversations of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::port::Read;
 use serde_json::Value;
 
-use super::{ListArgs, exit::Failure, output::print, reader::Reader, report, runs, table};
-use crate::clock::rfc3339;
+use super::{
+    ListArgs,
+    exit::Failure,
+    inquiry::{Inquiry, other_answer},
+    output::print,
+    report, runs, table,
+};
+use crate::{
+    clock::rfc3339,
+    control::{Answer, Request},
+};
 
 /// The conversations in the store
 #[derive(Debug, Args)]
@@ -32,10 +40,12 @@ enum Verb {
 }
 
 /// Shows what is asked for.
-pub(crate) async fn execute(args: SessionsArgs, reader: &Reader) -> Result<(), Failure> {
+pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(), Failure> {
     match args.verb {
         Verb::List(list) => {
-            let rows = reader.sessions(Read::Sessions { max: list.max }).await?;
+            let Answer::Sessions(rows) = inquiry.ask(&Request::SessionsList { max: list.max }).await? else {
+                return Err(other_answer().into());
+            };
             if list.json {
                 return print(&Value::from(rows.iter().map(report::session).collect::<Vec<_>>()).to_string());
             }
@@ -46,11 +56,11 @@ pub(crate) async fn execute(args: SessionsArgs, reader: &Reader) -> Result<(), F
             print(&table::render(["SESSION", "KEY", "OPENED"], &cells))
         }
         Verb::Show { id, max, json } => {
-            let session = reader.session(&id).await?;
-            let mut rows = Vec::new();
-            for row in reader.runs(Read::Runs { session: Some(session.id), max }).await? {
-                rows.push(reader.counted(row).await?);
-            }
+            let request = Request::SessionsShow { session: id, max };
+            let Answer::Session(detail) = inquiry.ask(&request).await? else {
+                return Err(other_answer().into());
+            };
+            let (session, rows) = (detail.row, detail.runs);
             if json {
                 let mut object = report::session(&session);
                 object["runs"] = rows.iter().map(report::run).collect();

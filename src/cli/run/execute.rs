@@ -1,14 +1,19 @@
-use std::{io::Read, path::Path, sync::Arc};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
     model::{RunId, RunSpec, SessionId},
+    port::Journal,
 };
 
 use super::{
     args::RunArgs,
     follow::{self, Followed, Signals},
-    model,
+    model, orders,
     target::Target,
 };
 use crate::{
@@ -17,9 +22,9 @@ use crate::{
         exit::{Exit, Failure},
         output::{print, say},
         progress::{Progress, seconds},
-        reader::Reader,
         report, workspace,
     },
+    control::{Desk, Orders, Reader, Server},
     daemon::{self, Endpoints},
     environment::Variables,
     rehearsal,
@@ -109,12 +114,37 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
         Some(_) => Some(workspace::resolve(args.task.place(), &state)?),
         None => None,
     };
-    let journal = daemon::open(&state, args.durability.into())?;
-    let reader = Reader::new(Arc::clone(&journal));
+    let store = Store { journal: daemon::open(&state, args.durability.into())?, state };
+    let (desk, mut orders) = Desk::new(Reader::new(Arc::clone(&store.journal)));
+    let server = Server::start(&store.state, desk).map_err(|error| say(format!("control   {error}"))).ok();
+    let followed = hold(args, variables, (&store, &mut orders), text.zip(place), ids).await;
+    if let Some(server) = server {
+        // Nobody carries anything out any more; whoever still waits for that looks for himself.
+        drop(orders);
+        server.stop().await;
+    }
+    followed
+}
+
+/// The store that this process holds, and where it is.
+struct Store {
+    journal: Arc<dyn Journal>,
+    state: PathBuf,
+}
+
+/// Runs while this process holds the store, and carries out the orders that others give it.
+async fn hold(
+    args: &RunArgs,
+    variables: &Variables,
+    (store, orders): (&Store, &mut Orders),
+    new: Option<(Arc<str>, PathBuf)>,
+    ids: &mut Option<Ids>,
+) -> Result<Followed, Failure> {
+    let reader = Reader::new(Arc::clone(&store.journal));
     let target = Target::find(&reader, &args.conversation).await?;
-    let mut endpoints = endpoints(args, variables, &target, &state).await;
-    let job = if let Some((text, place)) = text.zip(place) {
-        Job::Submit { text, spec: new_spec(args, &target, &endpoints, (&place, &state))? }
+    let mut endpoints = endpoints(args, variables, &target, &store.state).await;
+    let job = if let Some((text, place)) = new {
+        Job::Submit { text, spec: new_spec(args, &target, &endpoints, (&place, &store.state))? }
     } else {
         let (row, spec) = target.unfinished()?;
         Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
@@ -128,16 +158,30 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     }
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
-    let daemon = daemon::start(journal, endpoints, defaults).await?;
-    let followed = carry_out(&daemon.runtime, job, (&target, &reader), ids).await;
+    let daemon = daemon::start(Arc::clone(&store.journal), endpoints, defaults).await?;
+    let followed = carry_out(&daemon.runtime, job, (&target, &reader), orders, ids).await;
+    let told = match &followed {
+        Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
+        Ok(Followed::Left(_)) | Err(_) => Ok(()),
+    };
     daemon.runtime.suspend().await;
-    followed
+    told.and(followed)
+}
+
+/// Other runs of the conversation go on when somebody wants them to.
+async fn tell_rest(runtime: &Runtime, session: SessionId) -> Result<(), Failure> {
+    for row in runtime.open_runs().await?.iter().filter(|row| row.session == session) {
+        let id = row.id;
+        say(format!("waiting   run {id} of this conversation: it goes on with `hermod run --resume {id}`"));
+    }
+    Ok(())
 }
 
 async fn carry_out(
     runtime: &Runtime,
     job: Job,
     (target, reader): (&Target, &Reader),
+    orders: &mut Orders,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
     let mut signals = Signals::listen()?;
@@ -158,7 +202,9 @@ async fn carry_out(
             say(format!("with      {model} in {place}"));
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
-            follow::follow(runtime, accepted.run, Progress::new(accepted.run), (watch, signals)).await
+            let progress = Progress::new(accepted.run);
+            let following = follow::follow(runtime, accepted.run, progress, (watch, signals));
+            orders::attend(runtime, accepted.session, orders, following).await
         }
         Job::GoOn { ids: (run, session), .. } => {
             *ids = Some((run, session));
@@ -175,7 +221,8 @@ async fn carry_out(
                 .await?;
             let watch = runtime.watch(session, next);
             runtime.revive(session)?;
-            follow::follow(runtime, run, progress, (watch, signals)).await
+            let following = follow::follow(runtime, run, progress, (watch, signals));
+            orders::attend(runtime, session, orders, following).await
         }
     }
 }
