@@ -1,6 +1,10 @@
 //! Asks whoever holds the store, and opens it only when nobody answers.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use hermod_actors::port::Journal;
 use serde_json::Value;
@@ -120,6 +124,23 @@ impl Inquiry {
             self.state.display()
         );
         Failure { exit: Exit::Busy, text }
+    }
+}
+
+/// Opens the store for a process that is to hold it. One that only looks into it has it for an instant, and is waited
+/// for; one that listens holds it, and is named.
+pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<dyn Journal>, Failure> {
+    let mut tries = 1..TRIES;
+    loop {
+        match daemon::open(state, durability) {
+            Err(error @ StartError::Store(OpenError::Busy { .. })) => {
+                if tries.next().is_none() || Client::connect(state).await?.is_some() {
+                    return Err(error.into());
+                }
+                sleep(PAUSE).await;
+            }
+            opened => return opened.map_err(Failure::from),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     cli::{
         budget,
         exit::{Exit, Failure},
+        inquiry,
         output::{print, say},
         progress::{Progress, seconds},
         report, workspace,
@@ -114,7 +115,7 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
         Some(_) => Some(workspace::resolve(args.task.place(), &state)?),
         None => None,
     };
-    let store = Store { journal: daemon::open(&state, args.durability.into())?, state };
+    let store = Store { journal: inquiry::open(&state, args.durability.into()).await?, state };
     let (desk, mut orders) = Desk::new(Reader::new(Arc::clone(&store.journal)));
     let server = Server::start(&store.state, desk).map_err(|error| say(format!("control   {error}"))).ok();
     let followed = hold(args, variables, (&store, &mut orders), text.zip(place), ids).await;
