@@ -22,7 +22,8 @@ mod turn;
 
 pub use provider::ProviderStatus;
 pub use runtime::{
-    AnswerSource, Defaults, RunError, RunRequest, RunResult, Runtime, Said, SessionChoice, Watch, World,
+    AnswerSource, Defaults, RunError, RunRequest, RunResult, Runtime, Said, SessionChoice, Steered, Watch,
+    World,
 };
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};

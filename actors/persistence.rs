@@ -202,6 +202,7 @@ fn weight(write: &Write) -> usize {
             message.text.len() + message.reasoning.len() + calls
         }
         Body::CallEnded(ended) => ended.end.content.len(),
+        Body::MessageSteered(steered) => steered.text.len(),
         Body::SessionRevived(_)
         | Body::RunStopping(_)
         | Body::RunEnded(_)

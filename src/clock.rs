@@ -38,9 +38,16 @@ impl Clock for SystemClock {
 
 fn random() -> u128 {
     let mut bytes = [0; 16];
-    // Without chance no id is unique: there is nothing sensible left to do.
-    getrandom::fill(&mut bytes[..10]).expect("the operating system gives random bytes");
+    bytes[..10].copy_from_slice(&chance::<10>());
     u128::from_le_bytes(bytes)
+}
+
+/// Bytes that nobody can guess.
+pub fn chance<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // Without chance no id is unique and no token is secret: there is nothing sensible left to do.
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
 }
 
 /// A new ULID in text, for what is named by the process and not by the runtime.

@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod daemon;
 pub mod environment;
 pub mod ollama;

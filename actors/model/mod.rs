@@ -27,8 +27,8 @@ pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
-    Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,
-    ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+    Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
+    ModelFailed, ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

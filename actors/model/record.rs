@@ -98,6 +98,8 @@ bodies! {
     CallEnded(CallEnded) = 32 "call.ended",
     /// An attempt of a repeatable tool call was lost; the next one follows.
     CallLost(CallLost) = 33 "call.lost",
+    /// Somebody said something to a run that was under way.
+    MessageSteered(MessageSteered) = 40 "message.steered",
 }
 
 /// See [`Body::SessionOpened`].
@@ -158,6 +160,17 @@ pub struct RunEnded {
     pub iterations: u32,
     /// What its model calls used.
     pub usage: Usage,
+}
+
+/// See [`Body::MessageSteered`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageSteered {
+    /// The run.
+    pub run: RunId,
+    /// What was said.
+    pub text: Arc<str>,
+    /// Identifies the message; also the run that it becomes if no model of this one reads it.
+    pub next: RunId,
 }
 
 /// See [`Body::ModelStarted`].
@@ -307,6 +320,7 @@ impl Body {
             Self::CallStarted(body) => body.call.run,
             Self::CallEnded(body) => body.call.run,
             Self::CallLost(body) => body.call.run,
+            Self::MessageSteered(body) => body.run,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod narration;
+mod orders;
 mod read;
 mod request;
 mod submit;
@@ -25,6 +26,7 @@ use crate::{
     supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
 };
 pub use answer::{AnswerSource, Said};
+pub use orders::Steered;
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
 pub use watch::Watch;
 

@@ -61,9 +61,11 @@ impl Narration {
             }
             Body::CallStarted(started) => self.started(started),
             Body::CallEnded(ended) => self.call_ended(ended),
-            Body::SessionOpened(_) | Body::SessionRevived(_) | Body::LateSettled(_) | Body::CallLost(_) => {
-                Vec::new()
-            }
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::LateSettled(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => Vec::new(),
         }
     }
 

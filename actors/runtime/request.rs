@@ -137,6 +137,9 @@ pub enum RunError {
     /// There is no such run.
     #[error("there is no run {0}")]
     NoRun(RunId),
+    /// The run hears nothing any more.
+    #[error("run {0} has ended or is about to; give its conversation a new task instead")]
+    Ended(RunId),
     /// It was not accepted.
     #[error(transparent)]
     NotAccepted(NotAccepted),

@@ -49,6 +49,8 @@ pub(crate) enum SessionMsg {
     Submit(Input, Caller),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
+    /// Say something to a run (`Input::Steer`); answered, when that is durable, with whether the run is there to hear it.
+    Steer(Input, RpcReplyPort<bool>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
     /// What it is at.
@@ -181,6 +183,7 @@ impl Actor for Session {
             SessionMsg::Look(look) => return look.at(state),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)
+            | SessionMsg::Steer(..)
             | SessionMsg::Suspend(_)
             | SessionMsg::Inner(_)) => {
                 state.take(message);

@@ -62,6 +62,7 @@ pub(super) struct Waiting {
 pub(super) enum Reply {
     Submit(Caller),
     Stop(RpcReplyPort<()>),
+    Steer(RpcReplyPort<bool>),
 }
 
 pub(super) struct InFlight {
@@ -115,6 +116,7 @@ impl State {
                 self.hurry();
                 self.wait(Input::Stop { run, reason }, Some(Reply::Stop(reply)), None);
             }
+            SessionMsg::Steer(input, reply) => self.wait(input, Some(Reply::Steer(reply)), None),
             SessionMsg::Inner(Inner::Input(input)) => {
                 if matches!(input, Input::Woke) {
                     Tasks::forget_timers(&mut self.begun);

@@ -6,7 +6,7 @@ use ractor::ActorProcessingErr;
 
 use crate::{
     hub::Live,
-    model::{Body, Durable, Record, Timestamp},
+    model::{Body, Durable, Record, RunId, Timestamp},
     persistence::Stored,
     port::{JournalError, Refusal},
     session::{
@@ -92,11 +92,21 @@ impl State {
                     false
                 }
                 (_, Some(Reply::Stop(reply))) => reply.send(()).is_err(),
-                (_, Some(Reply::Submit(_)) | None) => false,
+                (Input::Steer { next, .. }, Some(Reply::Steer(reply))) => {
+                    reply.send(self.has_heard(next)).is_err()
+                }
+                (_, Some(Reply::Submit(_) | Reply::Steer(_)) | None) => false,
             };
             if gone {
                 tracing::debug!(session = %self.id, "nobody waits for the answer any more");
             }
+        }
+    }
+
+    fn has_heard(&self, next: RunId) -> bool {
+        match &self.life {
+            Life::Awake(turn) => turn.has_heard(next),
+            Life::Dormant(..) | Life::Waking => false,
         }
     }
 

@@ -59,10 +59,11 @@ impl Draft {
             finish: answer.finish,
             usage: answer.usage,
         })));
-        match outcome_of(answer) {
-            Some(ended) => self.end_run(ended),
-            None => self.plan(call, plans),
+        if let Some(ended) = outcome_of(answer) {
+            return self.end_run(ended);
         }
+        self.plan(call, plans);
+        self.skip_for_messages();
     }
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.

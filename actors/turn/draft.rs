@@ -93,6 +93,7 @@ impl Draft {
             }
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
             Input::Stop { run, reason } => self.stop(*run, *reason),
+            Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => self.refused = Some(refusal.clone()),
         }
@@ -200,7 +201,8 @@ impl Draft {
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
             | Body::CallEnded(_)
-            | Body::CallLost(_) => false,
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => false,
         })
     }
 
@@ -316,8 +318,9 @@ impl Draft {
     /// Writes the terminal record of the run under way.
     pub(super) fn end_run(&mut self, ended: Ended) {
         if let Some(run) = self.run() {
-            let (run, iterations, usage) = (run.id, run.made(), run.usage);
-            self.push(Body::RunEnded(RunEnded { run, ended, iterations, usage }));
+            let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.made(), run.usage);
+            self.push(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
+            self.follow_up(&spec, &ended);
         }
     }
 

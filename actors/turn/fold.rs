@@ -13,6 +13,7 @@ use crate::{
         Head, Turn,
         history::CallResult,
         run::{Acting, Asked, Asking, Call, CallState, Pause, Phase, Queued, Run, Step},
+        steer::fenced,
     },
 };
 
@@ -60,11 +61,13 @@ impl Turn {
                     call.state = CallState::Admitted(lost.attempt + 1);
                 }
             }
+            Body::MessageSteered(message) => self.steered(message),
         }
     }
 
     fn accepted(&mut self, accepted: &RunAccepted, now: Now) {
         self.youngest = Some(accepted.run);
+        self.became(accepted);
         let queued = Arc::new(Queued { accepted: accepted.clone(), at: now.at, seq: self.last });
         match &self.phase {
             Phase::Idle => self.begin(&queued, now),
@@ -75,6 +78,9 @@ impl Turn {
     fn begin(&mut self, queued: &Queued, now: Now) {
         self.history.recall(&queued.accepted.history);
         self.history.begin(queued.accepted.user());
+        for message in self.messages_at_begin() {
+            self.history.note(&fenced(&message));
+        }
         self.phase = Phase::Running(Box::new(Run {
             id: queued.accepted.run,
             spec: Arc::clone(&queued.accepted.spec),
@@ -94,6 +100,7 @@ impl Turn {
             Phase::Running(run) if run.id == ended.run => run,
             Phase::Running(_) | Phase::Idle => {
                 self.queue.retain(|queued| queued.accepted.run != ended.run);
+                self.forget_messages(ended.run);
                 return;
             }
         };
@@ -191,6 +198,8 @@ impl Turn {
         self.history.step(Arc::clone(&acting.answer), results);
         run.iteration += 1;
         run.step = Step::Asking(Asking::first());
+        let id = run.id;
+        self.show_messages(id);
     }
 
     fn spend(&mut self, tokens: u64) {

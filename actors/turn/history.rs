@@ -21,16 +21,24 @@ pub(crate) struct History {
 #[derive(Debug, Clone)]
 struct Round {
     user: Arc<str>,
+    /// What stands behind it.
+    note: Note,
     steps: Vector<Arc<Step>>,
     end: Option<End>,
 }
 
 /// An answer that asked for calls, and their results: as many as it has calls, in their order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Step {
     answer: Arc<AssistantMessage>,
     results: Vec<CallResult>,
+    /// What stands behind the last result.
+    note: Note,
 }
+
+/// Text that is rendered inside of a message and is no part of it.
+#[derive(Debug, Clone, Default)]
+struct Note(Option<Arc<str>>);
 
 /// The result of one call, under the names that the model is to see.
 #[derive(Debug, Clone)]
@@ -68,7 +76,7 @@ impl History {
     pub(crate) fn begin(&mut self, user: Arc<str>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
         self.count(&[b"user", user.as_bytes()]);
-        self.rounds.push_back(Round { user, steps: Vector::new(), end: None });
+        self.rounds.push_back(Round { user, note: Note::default(), steps: Vector::new(), end: None });
     }
 
     /// Takes in a conversation from outside, all rounds of which have ended.
@@ -98,7 +106,17 @@ impl History {
             self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
         }
         if let Some(round) = self.rounds.back_mut() {
-            round.steps.push_back(Arc::new(Step { answer, results }));
+            round.steps.push_back(Arc::new(Step { answer, results, note: Note::default() }));
+        }
+    }
+
+    /// Adds a text to the last message, inside of it. The caller sees to it that no request has covered that message.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.count(&[b"note", text.as_bytes()]);
+        let Some(round) = self.rounds.back_mut() else { return };
+        match round.steps.back_mut() {
+            Some(step) => Arc::make_mut(step).note.add(text),
+            None => round.note.add(text),
         }
     }
 
@@ -141,7 +159,7 @@ impl History {
         let mut at = from;
         for round in behind(&self.rounds, from.round) {
             if at.part == 0 {
-                messages.push(Message::User(Arc::clone(&round.user)));
+                messages.push(Message::User(round.note.behind(&round.user)));
                 at.part = 1;
             }
             for step in behind(&round.steps, at.part - 1) {
@@ -183,10 +201,26 @@ fn behind<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultShared
 impl Step {
     fn render(&self, to: &mut Vec<Message>) {
         to.push(Message::Assistant(Arc::clone(&self.answer)));
-        to.extend(self.results.iter().map(|result| Message::Tool {
-            call: Arc::clone(&result.id),
-            name: Arc::clone(&result.tool),
-            content: result.end.content.as_str().into(),
+        let last = self.results.len();
+        to.extend((1..).zip(&self.results).map(|(n, result)| {
+            let content: Arc<str> = result.end.content.as_str().into();
+            Message::Tool {
+                call: Arc::clone(&result.id),
+                name: Arc::clone(&result.tool),
+                content: if n == last { self.note.behind(&content) } else { content },
+            }
         }));
+    }
+}
+
+impl Note {
+    fn add(&mut self, text: &str) {
+        let before = self.0.as_deref().unwrap_or_default();
+        self.0 = Some(format!("{before}{text}").into());
+    }
+
+    /// `text` with the note behind it.
+    fn behind(&self, text: &Arc<str>) -> Arc<str> {
+        self.0.as_ref().map_or_else(|| Arc::clone(text), |note| format!("{text}{note}").into())
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Input {
     Lost { call: CallId, attempt: Attempt },
     /// A run is to be stopped; `None` means the one under way.
     Stop { run: Option<RunId>, reason: StopReason },
+    /// Something is said to a run; `next` identifies the message.
+    Steer { run: RunId, text: Arc<str>, next: RunId },
     /// A time that was waited for has come; which one, `now` tells.
     Woke,
     /// What was decided did not fit the budget: decide again without it.

@@ -13,6 +13,7 @@ mod recovery;
 mod repair;
 mod rows;
 mod run;
+mod steer;
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub(crate) struct Turn {
     /// The youngest run that was accepted.
     youngest: Option<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
+    steering: steer::Steering,
     phase: Phase,
 }
 
@@ -72,6 +74,7 @@ impl Turn {
             history: History::default(),
             youngest: None,
             queue: imbl::Vector::new(),
+            steering: steer::Steering::default(),
             phase: Phase::Idle,
         }
     }

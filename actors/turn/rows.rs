@@ -48,7 +48,8 @@ impl Draft {
             | Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
-            | Body::RunEnded(_) => {}
+            | Body::RunEnded(_)
+            | Body::MessageSteered(_) => {}
         }
     }
 
@@ -86,7 +87,8 @@ impl Draft {
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
             | Body::CallEnded(_)
-            | Body::CallLost(_) => {}
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => {}
         }
     }
 

@@ -7,7 +7,12 @@ use hermod_actors::{
     model::{Cause, Ended, FailureClass, Outcome, StopReason},
 };
 
-use crate::{config::ConfigErrors, daemon::StartError, store::redb::OpenError};
+use crate::{
+    config::ConfigErrors,
+    control::{Fault, FaultKind},
+    daemon::StartError,
+    store::redb::OpenError,
+};
 
 /// How a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) enum Exit {
     Store = 74,
     /// Another process holds the store, or there is no room for a submission now.
     Busy = 75,
+    /// The process that holds the store does not know who asks.
+    Denied = 77,
     /// What is configured does not do.
     Config = 78,
     /// `timed_out`.
@@ -103,6 +110,7 @@ impl From<&RunError> for Exit {
             RunError::Invalid { .. }
             | RunError::NoSession(_)
             | RunError::NoRun(_)
+            | RunError::Ended(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. }) | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
@@ -156,6 +164,19 @@ impl From<ConfigErrors> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let exit = match fault.kind {
+            FaultKind::Usage => Exit::Usage,
+            FaultKind::Denied => Exit::Denied,
+            FaultKind::Busy => Exit::Busy,
+            FaultKind::Store => Exit::Store,
+            FaultKind::Internal => Exit::Internal,
+        };
+        Self { exit, text: fault.text }
     }
 }
 

@@ -3,7 +3,12 @@
 use clap::Args;
 use hermod_actors::model::Seq;
 
-use super::{exit::Failure, output::print, reader::Reader, report};
+use super::{
+    exit::Failure,
+    inquiry::{Inquiry, other_answer},
+    output::print_json,
+};
+use crate::control::{Answer, Request};
 
 /// Print a session's records as JSON lines
 #[derive(Debug, Args)]
@@ -16,9 +21,9 @@ pub(crate) struct JournalArgs {
 }
 
 /// Prints them.
-pub(crate) async fn execute(args: JournalArgs, reader: &Reader) -> Result<(), Failure> {
-    let session = reader.session(&args.session).await?;
-    reader
-        .records(session.id, args.from, |(seq, record)| print(&report::record(seq, &record)?.to_string()))
-        .await
+pub(crate) async fn execute(args: JournalArgs, inquiry: &Inquiry) -> Result<(), Failure> {
+    // By its id: `last` may be another one by the time that the records are asked for again.
+    let request = Request::SessionsShow { session: args.session, max: 0 };
+    let Answer::Session(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
+    inquiry.records(detail.session.row.id.to_string(), args.from, |record| print_json(&record)).await
 }

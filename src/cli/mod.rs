@@ -4,30 +4,33 @@ mod budget;
 mod completions;
 mod config;
 mod exit;
+mod inquiry;
 mod journal;
 mod live;
 mod output;
 mod progress;
 mod providers;
-mod reader;
 mod rehearse;
 mod report;
 mod run;
 mod runs;
 mod sessions;
+mod steer;
+mod stop;
 mod table;
 mod telemetry;
 mod terminal;
+mod tree;
 mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{daemon, environment::Variables, secret, store::redb::Durability};
+use crate::{environment::Variables, secret};
 use exit::{Exit, Failure};
+use inquiry::Inquiry;
 use output::say;
-use reader::Reader;
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
@@ -49,6 +52,9 @@ enum Command {
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
+    Tree(tree::TreeArgs),
+    Stop(stop::StopArgs),
+    Steer(steer::SteerArgs),
     Rehearse(rehearse::RehearseArgs),
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
@@ -101,21 +107,18 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
 async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => return run::execute(*args, variables).await,
-        Command::Runs(args) => runs::execute(args, &reader(variables)?).await?,
-        Command::Sessions(args) => sessions::execute(args, &reader(variables)?).await?,
-        Command::Journal(args) => journal::execute(args, &reader(variables)?).await?,
+        Command::Runs(args) => runs::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Sessions(args) => sessions::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Journal(args) => journal::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Tree(args) => tree::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => providers::execute(args, variables).await?,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)
-}
-
-/// The store, for commands that only read.
-fn reader(variables: &Variables) -> Result<Reader, Failure> {
-    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    Ok(Reader::new(daemon::open(&state, Durability::Strict)?))
 }
 
 /// The process's variables. One that is not UTF-8 is none of ours, unless it says that it is.

@@ -49,7 +49,8 @@ impl Progress {
             | Body::ModelAnswered(_)
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
-            | Body::CallStarted(_) => Tone::Quiet,
+            | Body::CallStarted(_)
+            | Body::MessageSteered(_) => Tone::Quiet,
         }
     }
 
@@ -74,6 +75,7 @@ impl Progress {
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
             Body::CallLost(lost) => Some(format!("{} lost, is started again", self.tool(lost.call))),
+            Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)

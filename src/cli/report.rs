@@ -2,12 +2,14 @@
 
 use hermod_actors::{
     RunResult,
-    model::{Message, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow, Timestamp, ToolCall},
+    model::{Message, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall},
 };
 use serde_json::{Map, Value, json};
 
-use super::exit::Failure;
-use crate::clock::rfc3339;
+use crate::{
+    clock::rfc3339,
+    control::{Node, RunDetail},
+};
 
 /// `{run, session, task, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, started_at,
 /// ended_at}`; a text that is no answer is `partial`.
@@ -110,19 +112,20 @@ pub(crate) fn session(row: &SessionRow) -> Value {
     json!({ "id": row.id.to_string(), "key": row.key, "opened_at": rfc3339(row.opened_at) })
 }
 
-/// `{seq, at, active_ms, kind, …fields of the body}`.
-pub(crate) fn record(seq: Seq, record: &Record) -> Result<Value, Failure> {
-    let mut object = Map::new();
-    object.insert("seq".into(), seq.into());
-    object.insert("at".into(), rfc3339(record.at).into());
-    object.insert("active_ms".into(), record.active_ms.into());
-    object.insert("kind".into(), record.body.kind().name().into());
-    let body = record.body.to_json().map_err(|error| Failure {
-        exit: super::exit::Exit::Internal,
-        text: format!("record {seq} cannot be shown as JSON: {error}"),
-    })?;
-    object.extend(as_object(body));
-    Ok(Value::Object(object))
+/// The run with what it was given and has said: `{…of the run, input, said, spec}`.
+pub(crate) fn detail(detail: &RunDetail) -> Value {
+    let mut object = as_object(run(&detail.row));
+    object.insert("input".into(), detail.input.as_str().into());
+    object.insert("said".into(), detail.said.as_deref().into());
+    object.insert("spec".into(), json!(detail.spec));
+    Value::Object(object)
+}
+
+/// The run with what it has started: `{…of the run, children}`, and so on downwards.
+pub(crate) fn node(node: &Node) -> Value {
+    let mut object = as_object(run(&node.run));
+    object.insert("children".into(), node.children.iter().map(self::node).collect());
+    Value::Object(object)
 }
 
 fn time(at: Option<Timestamp>) -> Value {
@@ -144,10 +147,7 @@ fn as_object(value: Value) -> Map<String, Value> {
 mod tests {
     use std::sync::Arc;
 
-    use hermod_actors::model::{
-        AssistantMessage, Body, Cause, Ended, Failure as CallFailure, FailureClass, RunStopping, StopReason,
-        Usage,
-    };
+    use hermod_actors::model::{AssistantMessage, Cause, Ended, Failure as CallFailure, FailureClass, Usage};
     use hermod_actors::{AnswerSource, Said};
 
     use super::*;
@@ -222,18 +222,5 @@ mod tests {
         let mut expect = fields(&of_result);
         expect.push("error".into());
         assert_eq!(fields(&of_none), expect);
-    }
-
-    #[test]
-    fn a_record_shows_all_that_it_holds() {
-        let body = Body::RunStopping(RunStopping::stop(RunId::from_bits(1), StopReason::Signal));
-        let shown = record(7, &Record { at: Timestamp(0), active_ms: 4, body }).unwrap();
-        assert_eq!(
-            shown,
-            json!({
-                "seq": 7, "at": "1970-01-01T00:00:00.000Z", "active_ms": 4, "kind": "run.stopping",
-                "run": "00000000000000000000000001", "outcome": "stopped", "cause": "stop", "reason": "signal",
-            })
-        );
     }
 }

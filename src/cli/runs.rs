@@ -1,21 +1,21 @@
 //! `hermod runs`: the runs of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::{
-    model::{Body, RunRow, RunState},
-    port::Read,
-};
-use serde_json::{Map, Value};
+use hermod_actors::model::{RunRow, RunState};
+use serde_json::Value;
 
 use super::{
     ListArgs,
     exit::Failure,
-    output::print,
+    inquiry::{Inquiry, other_answer},
+    output::{print, print_json},
     progress::seconds,
-    reader::{Named, Reader},
     report, table,
 };
-use crate::clock::rfc3339;
+use crate::{
+    clock::rfc3339,
+    control::{Answer, Request, RunDetail},
+};
 
 /// The runs in the store
 #[derive(Debug, Args)]
@@ -39,28 +39,24 @@ enum Verb {
 }
 
 /// Shows what is asked for.
-pub(crate) async fn execute(args: RunsArgs, reader: &Reader) -> Result<(), Failure> {
+pub(crate) async fn execute(args: RunsArgs, inquiry: &Inquiry) -> Result<(), Failure> {
     match args.verb {
-        Verb::List(list) => self::list(reader, &list).await,
-        Verb::Show { id, json: true } => show(reader, &id, Form::Json).await,
-        Verb::Show { id, json: false } => show(reader, &id, Form::Text).await,
+        Verb::List(list) => {
+            let Answer::Runs(rows) = inquiry.ask(&Request::RunsList { max: list.max }).await? else {
+                return Err(other_answer().into());
+            };
+            if list.json {
+                return print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()));
+            }
+            print(&table_of(&rows))
+        }
+        Verb::Show { id, json } => {
+            let Answer::Run(run) = inquiry.ask(&Request::RunsShow { run: id }).await? else {
+                return Err(other_answer().into());
+            };
+            if json { print_json(&report::detail(&run)) } else { print(&shown(&run)) }
+        }
     }
-}
-
-enum Form {
-    Json,
-    Text,
-}
-
-async fn list(reader: &Reader, args: &ListArgs) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for row in reader.runs(Read::Runs { session: None, max: args.max }).await? {
-        rows.push(reader.counted(row).await?);
-    }
-    if args.json {
-        return print(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()).to_string());
-    }
-    print(&table_of(&rows))
 }
 
 /// Runs in columns.
@@ -81,7 +77,7 @@ pub(crate) fn table_of(rows: &[RunRow]) -> String {
 }
 
 /// The outcome; of an unfinished run, its state.
-fn state(row: &RunRow) -> String {
+pub(crate) fn state(row: &RunRow) -> String {
     match (&row.ended, row.state) {
         (Some(ended), _) => ended.outcome.name().to_owned(),
         (None, RunState::Queued) => "queued".into(),
@@ -96,63 +92,24 @@ fn took(row: &RunRow) -> String {
     span.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start)))
 }
 
-async fn show(reader: &Reader, id: &str, form: Form) -> Result<(), Failure> {
-    let Named::Run(row) = reader.find(id).await? else {
-        let text = format!("`{id}` is a session; see `hermod sessions show {id}`");
-        return Err(Failure::usage(text));
-    };
-    let row = reader.counted(*row).await?;
-    let accepted = reader.accepted(&row).await?;
-    let said = said(reader, &row).await?;
-    match form {
-        Form::Json => {
-            let mut object = match report::run(&row) {
-                Value::Object(object) => object,
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                    Map::new()
-                }
-            };
-            object.insert("input".into(), (&*accepted.input).into());
-            object.insert("said".into(), said.into());
-            object.insert("spec".into(), serde_json::json!(accepted.spec));
-            print(&Value::Object(object).to_string())
-        }
-        Form::Text => {
-            let chain: Vec<_> = accepted.spec.chain.iter().map(ToString::to_string).collect();
-            let cause = row.ended.as_ref().map_or_else(|| state(&row), ToString::to_string);
-            print(&format!(
-                "run         {}\nsession     {}\nstate       {cause}\naccepted    {}\ntook        {}\n\
-                 iterations  {}\ntokens      {} read, {} written\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
-                 said last:\n{}\n",
-                row.id,
-                row.session,
-                rfc3339(row.accepted_at),
-                took(&row),
-                row.iterations,
-                row.usage.input_tokens,
-                row.usage.output_tokens,
-                chain.join(", "),
-                accepted.spec.workspace,
-                accepted.input,
-                said.as_deref().unwrap_or("-"),
-            ))
-        }
-    }
-}
-
-/// What the model said last in this run.
-async fn said(reader: &Reader, row: &RunRow) -> Result<Option<String>, Failure> {
-    let (run, mut said) = (row.id, None);
-    reader
-        .records(row.session, row.first, |(_, record)| {
-            if let Body::ModelAnswered(answered) = record.body
-                && answered.call.run == run
-                && !answered.message.text.is_empty()
-            {
-                said = Some(answered.message.text.clone());
-            }
-            Ok::<(), Failure>(())
-        })
-        .await?;
-    Ok(said)
+fn shown(detail: &RunDetail) -> String {
+    let row = &detail.row;
+    let chain: Vec<_> = detail.spec.chain.iter().map(ToString::to_string).collect();
+    let cause = row.ended.as_ref().map_or_else(|| state(row), ToString::to_string);
+    format!(
+        "run         {}\nsession     {}\nstate       {cause}\naccepted    {}\ntook        {}\n\
+         iterations  {}\ntokens      {} read, {} written\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
+         said last:\n{}\n",
+        row.id,
+        row.session,
+        rfc3339(row.accepted_at),
+        took(row),
+        row.iterations,
+        row.usage.input_tokens,
+        row.usage.output_tokens,
+        chain.join(", "),
+        detail.spec.workspace,
+        detail.input,
+        detail.said.as_deref().unwrap_or("-"),
+    )
 }

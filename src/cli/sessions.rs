@@ -1,11 +1,20 @@
 //! `hermod sessions`: the conversations of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::{model::SessionRow, port::Read};
+use hermod_actors::model::SessionRow;
 use serde_json::Value;
 
-use super::{ListArgs, exit::Failure, output::print, reader::Reader, report, runs, table};
-use crate::clock::rfc3339;
+use super::{
+    ListArgs,
+    exit::Failure,
+    inquiry::{Inquiry, other_answer},
+    output::{print, print_json},
+    report, runs, table,
+};
+use crate::{
+    clock::rfc3339,
+    control::{Answer, Request, SessionDetail, SessionState},
+};
 
 /// The conversations in the store
 #[derive(Debug, Args)]
@@ -32,32 +41,34 @@ enum Verb {
 }
 
 /// Shows what is asked for.
-pub(crate) async fn execute(args: SessionsArgs, reader: &Reader) -> Result<(), Failure> {
+pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(), Failure> {
     match args.verb {
         Verb::List(list) => {
+            let Answer::Sessions(sessions) = inquiry.ask(&Request::SessionsList { max: list.max }).await?
+            else {
+                return Err(other_answer().into());
+            };
             let (mut cells, mut objects) = (Vec::new(), Vec::new());
-            for row in reader.sessions(Read::Sessions { max: list.max }).await? {
-                let quarantined = reader.quarantined(row.id).await?;
+            for SessionState { row, quarantined } in sessions {
                 objects.push(object_of(&row, quarantined.as_deref()));
                 let state = state(quarantined.as_deref());
                 cells.push([row.id.to_string(), row.key.to_string(), rfc3339(row.opened_at), state]);
             }
             if list.json {
-                return print(&Value::from(objects).to_string());
+                return print_json(&Value::from(objects));
             }
             print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &cells))
         }
         Verb::Show { id, max, json } => {
-            let session = reader.session(&id).await?;
-            let quarantined = reader.quarantined(session.id).await?;
-            let mut rows = Vec::new();
-            for row in reader.runs(Read::Runs { session: Some(session.id), max }).await? {
-                rows.push(reader.counted(row).await?);
-            }
+            let request = Request::SessionsShow { session: id, max };
+            let Answer::Session(detail) = inquiry.ask(&request).await? else {
+                return Err(other_answer().into());
+            };
+            let SessionDetail { session: SessionState { row: session, quarantined }, runs: rows } = detail;
             if json {
                 let mut object = object_of(&session, quarantined.as_deref());
                 object["runs"] = rows.iter().map(report::run).collect();
-                return print(&object.to_string());
+                return print_json(&object);
             }
             let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
             let (state, runs) = (state(quarantined.as_deref()), runs::table_of(&rows));

@@ -22,7 +22,7 @@ use crate::{
 const EFFECTS: [EffectClass; 3] = [EffectClass::Pure, EffectClass::Idempotent, EffectClass::Once];
 
 /// Serves or disturbs what is in flight, as two bytes of chance say.
-fn happen(driver: &mut Driver, runs: &mut u128, what: u8, how: u8) {
+fn happen(driver: &mut Driver, (runs, said): (&mut u128, &mut u128), what: u8, how: u8) {
     let due = driver.turn.due(driver.now);
     match what % 16 {
         0 => {
@@ -31,10 +31,18 @@ fn happen(driver: &mut Driver, runs: &mut u128, what: u8, how: u8) {
             driver.submit(*runs, Limits { max_tokens: 100, timeout_ms, ..Limits::default() });
         }
         1 => {
-            driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+            let run = how.is_multiple_of(4).then(|| super::run(u128::from(how / 4) % (*runs + 1)));
+            driver.feed(&Input::Stop { run, reason: StopReason::Command });
         }
         2 => {
             driver.crash();
+        }
+        3 if how.is_multiple_of(2) => {
+            // To a run that may be queued, under way, ended or unknown; the ids of messages are far from those of runs.
+            *said += 1;
+            let to = u128::from(how / 2) % (*runs + 2);
+            driver.steer(to, *said);
+            driver.steer(to, *said);
         }
         3 => {
             driver.pass(u64::from(how) * 20);
@@ -120,22 +128,71 @@ fn the_grammar_tells_good_from_bad() {
     }
 }
 
-/// Every prefix of the journal renders to a view that a provider accepts.
+/// Every prefix of the journal renders to a view that a provider accepts, and what was sent once is sent again as it
+/// was.
 fn every_prefix_is_well_formed(driver: &Driver) {
     let mut turn = Dormant::empty(SessionId::from_bits(1)).awake(&[]);
+    let mut sent = Vec::new();
     for (record, n) in driver.records.iter().zip(1..) {
         turn.apply(record);
         let view = letters(&turn);
         assert!(is_well_formed(&view), "after {n} records: {view}");
+        let (messages, _) = turn.render(Cursor::default());
+        assert!(messages.starts_with(&sent), "after {n} records: another view than was sent");
+        if let Body::ModelStarted(started) = &record.body {
+            assert!(started.attempt == 1 || messages == sent, "a retry has another view");
+            sent = messages;
+        }
     }
 }
 
-fn each_run_and_call_ends_once(driver: &Driver, runs: u128) {
+/// Every message that was recorded is recorded once, and stands in one place; or nobody has been asked since, or the run
+/// that it was for was stopped before it began.
+fn each_message_is_read_once(driver: &Driver) {
+    // A retry asks what was asked before.
+    let asks = |body: &Body| matches!(body, Body::ModelStarted(started) if started.attempt == 1);
+    let last_asked = driver.records.iter().rposition(|record| asks(&record.body)).unwrap_or(0);
+    for (at, record) in driver.records.iter().enumerate() {
+        let Body::MessageSteered(message) = &record.body else { continue };
+        let same = |body: &Body| matches!(body, Body::MessageSteered(other) if other.next == message.next);
+        assert_eq!(driver.records.iter().filter(|record| same(&record.body)).count(), 1);
+        let places = driver.found(&message.text);
+        let began = driver.records.iter().any(
+            |record| matches!(&record.body, Body::ModelStarted(started) if started.call.run == message.run),
+        );
+        match places[..] {
+            [('u' | 't', 1)] => {}
+            [] => assert!(at > last_asked || !began, "{} was never read", message.text),
+            _ => panic!("{} stands in {places:?}", message.text),
+        }
+    }
+}
+
+/// No call is started for the first time between a message to its run and the next request.
+fn nothing_overtakes_a_message(driver: &Driver) {
+    let mut waiting = None;
+    for record in &driver.records {
+        if let Body::MessageSteered(message) = &record.body {
+            waiting = Some(message.run);
+        }
+        // A retry shows what the first attempt has shown.
+        if matches!(&record.body, Body::ModelStarted(started) if started.attempt == 1) {
+            waiting = None;
+        }
+        if let Body::CallStarted(started) = &record.body {
+            let overtakes = started.attempt == 1 && waiting == Some(started.call.run);
+            assert!(!overtakes, "{} overtook a message", started.call);
+        }
+    }
+}
+
+fn each_run_and_call_ends_once(driver: &Driver) {
     let count =
         |wanted: &dyn Fn(&Body) -> bool| driver.records.iter().filter(|record| wanted(&record.body)).count();
-    for n in 1..=runs {
-        let ends = count(&|body| matches!(body, Body::RunEnded(ended) if ended.run == super::run(n)));
-        assert_eq!(ends, 1, "ends of run {n}");
+    for record in &driver.records {
+        let Body::RunAccepted(accepted) = &record.body else { continue };
+        let ends = count(&|body| matches!(body, Body::RunEnded(ended) if ended.run == accepted.run));
+        assert_eq!(ends, 1, "ends of run {}", accepted.run);
     }
     for record in &driver.records {
         let Body::CallAdmitted(admitted) = &record.body else { continue };
@@ -220,13 +277,15 @@ proptest! {
 
     #[test]
     fn any_history_keeps_the_promises(chance in proptest::collection::vec(any::<(u8, u8)>(), 0..150)) {
-        let (mut driver, mut runs) = (Driver::new(), 0);
+        let (mut driver, mut runs, mut said) = (Driver::new(), 0, 1_000_000);
         for (what, how) in chance {
-            happen(&mut driver, &mut runs, what, how);
+            happen(&mut driver, (&mut runs, &mut said), what, how);
         }
         come_to_rest(&mut driver);
         every_prefix_is_well_formed(&driver);
-        each_run_and_call_ends_once(&driver, runs);
+        each_run_and_call_ends_once(&driver);
+        each_message_is_read_once(&driver);
+        nothing_overtakes_a_message(&driver);
     }
 
     #[test]
@@ -239,13 +298,15 @@ proptest! {
         calls_are_paired(&rendered(&past));
         assert_eq!(repair(&rendered(&past)).past, past, "what is mended stays as it is");
 
-        let (mut driver, mut runs) = (Driver::new(), 1);
+        let (mut driver, mut runs, mut said) = (Driver::new(), 1, 1_000_000);
         driver.submit_to(&["p/m"], 1, (Limits { max_tokens: 100, ..Limits::default() }, past));
         for (what, how) in chance {
-            happen(&mut driver, &mut runs, what, how);
+            happen(&mut driver, (&mut runs, &mut said), what, how);
         }
         come_to_rest(&mut driver);
         every_prefix_is_well_formed(&driver);
-        each_run_and_call_ends_once(&driver, runs);
+        each_run_and_call_ends_once(&driver);
+        each_message_is_read_once(&driver);
+        nothing_overtakes_a_message(&driver);
     }
 }

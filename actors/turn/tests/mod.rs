@@ -2,6 +2,7 @@
 
 mod any_history;
 mod cases;
+mod steer;
 
 use std::sync::Arc;
 
@@ -77,6 +78,12 @@ impl Driver {
         }
     }
 
+    /// Says something to run `n`; the message is the `id`th.
+    pub(super) fn steer(&mut self, n: u128, id: u128) -> Vec<&'static str> {
+        let text = said(id).into();
+        self.feed(&Input::Steer { run: run(n), text, next: run(id) })
+    }
+
     /// The process dies, and the next one takes the session up from its records.
     pub(super) fn crash(&mut self) -> Vec<&'static str> {
         let mut dormant = Dormant::empty(SessionId::from_bits(1));
@@ -128,6 +135,13 @@ impl Driver {
         self.feed(&Input::ModelFailed { call, attempt, failure: Failure::new(class, "x") })
     }
 
+    /// The message of the view that has a text in it: its letter and how often the text stands in it.
+    pub(super) fn found(&self, text: &str) -> Vec<(char, usize)> {
+        let (messages, _) = self.turn.render(Cursor::default());
+        let found = messages.iter().map(|message| (letter(message), content(message).matches(text).count()));
+        found.filter(|(_, times)| *times > 0).collect()
+    }
+
     /// The view, a letter for each message.
     pub(super) fn view(&self) -> String {
         letters(&self.turn)
@@ -146,14 +160,29 @@ pub(super) fn tool(n: u128, iteration: u32, call: u32) -> CallId {
     CallId { run: run(n), iteration, n: call }
 }
 
+/// What the `id`th message to a run says.
+pub(super) fn said(id: u128) -> String {
+    format!("[message {id}]")
+}
+
 /// A letter for each message of the view: u(ser), a(ssistant), c (assistant with calls), t(ool).
 pub(super) fn letters(turn: &Turn) -> String {
-    let letter = |message: &Message| match message {
+    turn.render(Cursor::default()).0.iter().map(letter).collect()
+}
+
+fn letter(message: &Message) -> char {
+    match message {
         Message::System(_) => 's',
         Message::User(_) => 'u',
         Message::Assistant(said) if said.calls.is_empty() => 'a',
         Message::Assistant(_) => 'c',
         Message::Tool { .. } => 't',
-    };
-    turn.render(Cursor::default()).0.iter().map(letter).collect()
+    }
+}
+
+pub(super) fn content(message: &Message) -> &str {
+    match message {
+        Message::System(text) | Message::User(text) | Message::Tool { content: text, .. } => text,
+        Message::Assistant(said) => &said.text,
+    }
 }

@@ -1,26 +1,32 @@
-use std::{io::Read, path::Path, sync::Arc};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
     model::{RunId, RunSpec, SessionId},
+    port::Journal,
 };
 
 use super::{
     args::RunArgs,
     follow::{self, Followed, Signals},
-    model,
+    model, orders,
     target::Target,
 };
 use crate::{
     cli::{
         budget,
         exit::{Exit, Failure},
+        inquiry,
         output::{Teller, print, print_json, say},
         progress::{Progress, seconds},
-        reader::Reader,
         report, workspace,
     },
     config::Config,
+    control::{Desk, Orders, Reader, Server},
     daemon::{self, Endpoints},
     environment::Variables,
     rehearsal,
@@ -112,12 +118,37 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
         None => None,
     };
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let journal = daemon::open(&state, durability.into())?;
-    let reader = Reader::new(Arc::clone(&journal));
+    let store = Store { journal: inquiry::open(&state, durability.into()).await?, state };
+    let (desk, mut orders) = Desk::new(Reader::new(Arc::clone(&store.journal)));
+    let server = Server::start(&store.state, desk).map_err(|error| say(format!("control   {error}"))).ok();
+    let followed = hold(args, (&config, variables), (&store, &mut orders), text.zip(place), ids).await;
+    if let Some(server) = server {
+        // Nobody carries anything out any more; whoever still waits for that looks for himself.
+        drop(orders);
+        server.stop().await;
+    }
+    followed
+}
+
+/// The store that this process holds, and where it is.
+struct Store {
+    journal: Arc<dyn Journal>,
+    state: PathBuf,
+}
+
+/// Runs while this process holds the store, and carries out the orders that others give it.
+async fn hold(
+    args: &RunArgs,
+    (config, variables): (&Config, &Variables),
+    (store, orders): (&Store, &mut Orders),
+    new: Option<(Arc<str>, PathBuf)>,
+    ids: &mut Option<Ids>,
+) -> Result<Followed, Failure> {
+    let reader = Reader::new(Arc::clone(&store.journal));
     let target = Target::find(&reader, &args.conversation).await?;
-    let mut endpoints = endpoints(args, (&config, variables), &target, &state).await;
-    let job = if let Some((text, place)) = text.zip(place) {
-        Job::Submit { text, spec: new_spec((&config, args), &target, &endpoints, (&place, &state))? }
+    let mut endpoints = endpoints(args, (config, variables), &target, &store.state).await;
+    let job = if let Some((text, place)) = new {
+        Job::Submit { text, spec: new_spec((config, args), &target, &endpoints, (&place, &store.state))? }
     } else {
         let (row, spec) = target.unfinished()?;
         Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
@@ -131,16 +162,31 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     }
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
-    let daemon = daemon::start(journal, endpoints, (&config, defaults)).await?;
-    let followed = carry_out(&daemon.runtime, (job, Teller::new(variables)), (&target, &reader), ids).await;
+    let daemon = daemon::start(Arc::clone(&store.journal), endpoints, (config, defaults)).await?;
+    let job = (job, Teller::new(variables));
+    let followed = carry_out(&daemon.runtime, job, (&target, &reader), orders, ids).await;
+    let told = match &followed {
+        Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
+        Ok(Followed::Left(_)) | Err(_) => Ok(()),
+    };
     daemon.runtime.suspend().await;
-    followed
+    told.and(followed)
+}
+
+/// Other runs of the conversation go on when somebody wants them to.
+async fn tell_rest(runtime: &Runtime, session: SessionId) -> Result<(), Failure> {
+    for row in runtime.open_runs().await?.iter().filter(|row| row.session == session) {
+        let id = row.id;
+        say(format!("waiting   run {id} of this conversation: it goes on with `hermod run --resume {id}`"));
+    }
+    Ok(())
 }
 
 async fn carry_out(
     runtime: &Runtime,
     (job, teller): (Job, Teller),
     (target, reader): (&Target, &Reader),
+    orders: &mut Orders,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
     let mut signals = Signals::listen()?;
@@ -162,7 +208,8 @@ async fn carry_out(
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
             let telling = (Progress::new(accepted.run), teller);
-            follow::follow(runtime, accepted.run, telling, (watch, signals)).await
+            let following = follow::follow(runtime, accepted.run, telling, (watch, signals));
+            orders::attend(runtime, accepted.session, orders, following).await
         }
         Job::GoOn { ids: (run, session), .. } => {
             *ids = Some((run, session));
@@ -179,7 +226,8 @@ async fn carry_out(
                 .await?;
             let watch = runtime.watch(session, next);
             runtime.revive(session)?;
-            follow::follow(runtime, run, (progress, teller), (watch, signals)).await
+            let following = follow::follow(runtime, run, (progress, teller), (watch, signals));
+            orders::attend(runtime, session, orders, following).await
         }
     }
 }

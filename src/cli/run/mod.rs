@@ -4,6 +4,7 @@ mod args;
 mod execute;
 mod follow;
 mod model;
+mod orders;
 mod target;
 
 pub(crate) use args::RunArgs;

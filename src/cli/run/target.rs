@@ -5,9 +5,9 @@ use hermod_actors::{
 };
 
 use super::args::ConversationArgs;
-use crate::cli::{
-    exit::Failure,
-    reader::{Named, Reader},
+use crate::{
+    cli::exit::Failure,
+    control::{Named, Reader},
 };
 
 /// The conversation that a command is about, as the store has it.

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use hermod_actors::{
     RunError,
-    model::{Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow, Usage},
+    model::{
+        Account, AccountId, Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
+        Usage,
+    },
     port::{Journal, Read, ReadError, Rows},
 };
 
-use super::exit::Failure;
+use super::fault::Fault;
 
 /// Records read at once.
 const PAGE: usize = 512;
@@ -17,11 +20,11 @@ const LAST: &str = "last";
 
 /// A store that is only read.
 #[derive(Debug, Clone)]
-pub(crate) struct Reader(Arc<dyn Journal>);
+pub struct Reader(Arc<dyn Journal>);
 
 /// What an id stands for.
 #[derive(Debug, Clone)]
-pub(crate) enum Named {
+pub enum Named {
     /// A session: by its id or its key.
     Session(SessionRow),
     /// A run: by its id, or as the last one.
@@ -29,19 +32,19 @@ pub(crate) enum Named {
 }
 
 /// A stored record with its sequence.
-pub(crate) type Stored = (Seq, Record);
+type Stored = (Seq, Record);
 
 impl Reader {
     /// Reads this store.
-    pub(crate) fn new(journal: Arc<dyn Journal>) -> Self {
+    pub fn new(journal: Arc<dyn Journal>) -> Self {
         Self(journal)
     }
 
     /// What `id` names: a run, a session, the key of a session, or `last`.
-    pub(crate) async fn find(&self, id: &str) -> Result<Named, Failure> {
+    pub async fn find(&self, id: &str) -> Result<Named, Fault> {
         if id == LAST {
             let last = self.runs(Read::Runs { session: None, max: 1 }).await?.pop();
-            let last = last.ok_or_else(|| Failure::usage("there is no last run: this store has none yet"))?;
+            let last = last.ok_or_else(|| Fault::usage("there is no last run: this store has none yet"))?;
             return Ok(Named::Run(Box::new(last)));
         }
         if let Ok(run) = id.parse::<RunId>()
@@ -56,14 +59,14 @@ impl Reader {
         }
         let of_key = self.sessions(Read::SessionOfKey(id.into())).await?.pop();
         of_key.map(Named::Session).ok_or_else(|| {
-            Failure::usage(format!(
+            Fault::usage(format!(
                 "there is no run or session `{id}`; see `hermod runs list` for what there is"
             ))
         })
     }
 
     /// The session that `id` names, directly or by one of its runs.
-    pub(crate) async fn session(&self, id: &str) -> Result<SessionRow, Failure> {
+    pub async fn session(&self, id: &str) -> Result<SessionRow, Fault> {
         let session = match self.find(id).await? {
             Named::Session(row) => return Ok(row),
             Named::Run(row) => row.session,
@@ -73,7 +76,7 @@ impl Reader {
     }
 
     /// The rows that answer a question about runs.
-    pub(crate) async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Failure> {
+    pub async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Fault> {
         match self.read(what).await? {
             Rows::Runs(rows) => Ok(rows),
             Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
@@ -81,20 +84,33 @@ impl Reader {
     }
 
     /// The rows that answer a question about sessions.
-    pub(crate) async fn sessions(&self, what: Read) -> Result<Vec<SessionRow>, Failure> {
+    pub async fn sessions(&self, what: Read) -> Result<Vec<SessionRow>, Fault> {
         match self.read(what).await? {
             Rows::Sessions(rows) => Ok(rows),
             Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) => Err(other_question()),
         }
     }
 
+    /// An account, if there is one with this id.
+    pub async fn account(&self, id: AccountId) -> Result<Option<Account>, Fault> {
+        match self.read(Read::Account(id)).await? {
+            Rows::Account(account) => Ok(account.map(|account| *account)),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) => Err(other_question()),
+        }
+    }
+
+    /// The run that `id` names.
+    pub async fn run(&self, id: &str) -> Result<RunRow, Fault> {
+        match self.find(id).await? {
+            Named::Run(row) => Ok(*row),
+            Named::Session(_) => Err(Fault::usage(format!(
+                "`{id}` is a session; see `hermod sessions show {id}` for its runs"
+            ))),
+        }
+    }
+
     /// At most `max` records of a session, from `from` on.
-    pub(crate) async fn page(
-        &self,
-        session: SessionId,
-        from: Seq,
-        max: usize,
-    ) -> Result<Vec<Stored>, Failure> {
+    pub async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, Fault> {
         match self.read(Read::Records { session, from, max }).await? {
             Rows::Records(page) => Ok(page.into_iter().map(|stored| (stored.seq, stored.record)).collect()),
             Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
@@ -102,7 +118,7 @@ impl Reader {
     }
 
     /// The records of a session from `from` on, handed to `each` in order.
-    pub(crate) async fn records<E: From<Failure>>(
+    pub async fn records<E: From<Fault>>(
         &self,
         session: SessionId,
         from: Seq,
@@ -123,7 +139,7 @@ impl Reader {
     }
 
     /// Why this program cannot read a session's journal; `None` if it can.
-    pub(crate) async fn quarantined(&self, session: SessionId) -> Result<Option<String>, Failure> {
+    pub async fn quarantined(&self, session: SessionId) -> Result<Option<String>, Fault> {
         let mut from = 1;
         loop {
             match self.0.read(Read::Records { session, from, max: PAGE }).await {
@@ -141,7 +157,7 @@ impl Reader {
     }
 
     /// The record that accepted a run.
-    pub(crate) async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, Failure> {
+    pub async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, Fault> {
         match self.page(row.session, row.first, 1).await?.pop() {
             Some((_, Record { body: Body::RunAccepted(accepted), .. })) => Ok(*accepted),
             Some(_) | None => {
@@ -151,7 +167,7 @@ impl Reader {
     }
 
     /// A run's row with the counts as they are now: the row of an unfinished run is as old as its last change of state.
-    pub(crate) async fn counted(&self, mut row: RunRow) -> Result<RunRow, Failure> {
+    pub async fn counted(&self, mut row: RunRow) -> Result<RunRow, Fault> {
         // What cannot be read cannot be counted; it must not hide the other runs.
         if row.state == RunState::Ended || self.quarantined(row.session).await?.is_some() {
             return Ok(row);
@@ -177,23 +193,40 @@ impl Reader {
                 | Body::CallAdmitted(_)
                 | Body::CallStarted(_)
                 | Body::CallEnded(_)
-                | Body::CallLost(_) => {}
+                | Body::CallLost(_)
+                | Body::MessageSteered(_) => {}
             }
-            Ok::<(), Failure>(())
+            Ok::<(), Fault>(())
         })
         .await?;
         Ok(row)
     }
 
-    async fn read(&self, what: Read) -> Result<Rows, Failure> {
+    /// What the model said last in a run.
+    pub async fn said(&self, row: &RunRow) -> Result<Option<String>, Fault> {
+        let (run, mut said) = (row.id, None);
+        self.records(row.session, row.first, |(_, record)| {
+            if let Body::ModelAnswered(answered) = record.body
+                && answered.call.run == run
+                && !answered.message.text.is_empty()
+            {
+                said = Some(answered.message.text.clone());
+            }
+            Ok::<(), Fault>(())
+        })
+        .await?;
+        Ok(said)
+    }
+
+    async fn read(&self, what: Read) -> Result<Rows, Fault> {
         self.0.read(what).await.map_err(|error| RunError::Read(error).into())
     }
 }
 
-fn other_question() -> Failure {
+fn other_question() -> Fault {
     unreadable("the journal answered another question".into())
 }
 
-fn unreadable(reason: String) -> Failure {
+fn unreadable(reason: String) -> Fault {
     RunError::Read(ReadError::Unavailable(reason)).into()
 }

@@ -1,0 +1,89 @@
+//! What runs are told from outside, besides their tasks.
+
+use std::sync::Arc;
+
+use ractor::RpcReplyPort;
+use tokio::sync::oneshot::{Receiver, channel};
+
+use crate::{
+    model::{RunId, RunState, SessionId, StopReason},
+    runtime::{RunError, Runtime, submit::TRIES},
+    session::{NotAccepted, SessionMsg},
+    supervisor::SessionsMsg,
+    turn::Input,
+};
+
+/// A message to a run that is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steered {
+    /// The run.
+    pub run: RunId,
+    /// Its session.
+    pub session: SessionId,
+    /// The run that the message becomes if this one ends before a model has read it.
+    pub next: RunId,
+}
+
+impl Runtime {
+    /// Says something to a run that is under way or waits; resolves when that is on disk.
+    ///
+    /// The model reads it inside of the last tool result before its next request; calls that were not started by then are
+    /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is being
+    /// stopped, is [`RunError::Ended`].
+    pub async fn steer(&self, run: RunId, text: impl Into<Arc<str>>) -> Result<Steered, RunError> {
+        let text: Arc<str> = text.into();
+        if text.trim().is_empty() {
+            return Err(RunError::Invalid {
+                field: "text",
+                error: "is empty; say what the run is to know".into(),
+            });
+        }
+        let row = self.row(run).await?;
+        if row.state == RunState::Ended {
+            return Err(RunError::Ended(run));
+        }
+        let (session, next) = (row.session, RunId::from_bits(self.ulid()));
+        for _ in 0..TRIES {
+            // Said again to a session that died meanwhile, the message is known by its id, even if the run has ended.
+            let input = Input::Steer { run, text: Arc::clone(&text), next };
+            let steer = |reply| SessionsMsg::To(session, self.nothing_new(), SessionMsg::Steer(input, reply));
+            match self.ask(steer).await {
+                Some(true) => return Ok(Steered { run, session, next }),
+                Some(false) => return Err(RunError::Ended(run)),
+                None => self.alive()?,
+            }
+        }
+        Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
+    }
+
+    /// Stops a run whose session is not live here, and starts nothing of that session: what waits behind the run goes on
+    /// waiting. Needs no provider and no tool. Resolves when the run's end is on disk.
+    pub async fn stop_at_rest(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
+        let mut session = self.row(run).await?.session;
+        for _ in 0..TRIES {
+            let row = self.row(run).await?;
+            if row.state == RunState::Ended {
+                return Ok(());
+            }
+            session = row.session;
+            // Both wait for the session to be opened: it decides the one, and by the other begins nothing.
+            let stopped = self.tell(session, |reply| SessionMsg::Stop(Some(run), reason, reply))?;
+            let rested = self.tell(session, SessionMsg::Suspend)?;
+            match (stopped.await, rested.await) {
+                (Ok(()), _) => return Ok(()),
+                (Err(_), _) => self.alive()?,
+            }
+        }
+        Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
+    }
+
+    fn tell(
+        &self,
+        session: SessionId,
+        message: impl FnOnce(RpcReplyPort<()>) -> SessionMsg,
+    ) -> Result<Receiver<()>, RunError> {
+        let (sender, receiver) = channel();
+        self.cast(SessionsMsg::To(session, self.nothing_new(), message(sender.into())))?;
+        Ok(receiver)
+    }
+}

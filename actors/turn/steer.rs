@@ -1,0 +1,150 @@
+//! Messages to a run that is under way, from their record to the place where the model reads them.
+//!
+//! Invariant: from the record of a message on, no tool call of its run is started for the first time before a model has
+//! been shown the message; and a message is shown in exactly one place, which no request has covered yet.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use crate::{
+    model::{Body, CallEnd, CallId, CallStatus, Ended, MessageSteered, Outcome, RunAccepted, RunId, RunSpec},
+    turn::{
+        Turn,
+        draft::Draft,
+        run::{Asking, CallState, Phase, Step},
+    },
+};
+
+/// What a tool call that a message has overtaken returns.
+const SKIPPED: &str = "Skipped to process an incoming message.";
+
+/// The messages of a session that no model has been shown yet, and which ones were heard.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Steering {
+    unread: Vector<Arc<MessageSteered>>,
+    /// The run that was steered last, and the messages to it.
+    heard: Option<(RunId, Vector<RunId>)>,
+}
+
+impl Steering {
+    /// Whether this message is recorded. Of runs before the one that was steered last, nothing is known.
+    pub(super) fn has_heard(&self, next: RunId) -> bool {
+        self.heard.as_ref().is_some_and(|(_, heard)| heard.contains(&next))
+    }
+
+    fn hear(&mut self, message: &MessageSteered) {
+        self.unread.push_back(Arc::new(message.clone()));
+        match &mut self.heard {
+            Some((run, heard)) if *run == message.run => heard.push_back(message.next),
+            Some(_) | None => self.heard = Some((message.run, Vector::unit(message.next))),
+        }
+    }
+
+    /// Takes out the messages that `wanted` says.
+    pub(super) fn take(&mut self, wanted: impl Fn(&MessageSteered) -> bool) -> Vec<Arc<MessageSteered>> {
+        let taken = self.unread.iter().filter(|message| wanted(message)).cloned().collect();
+        self.unread.retain(|message| !wanted(message));
+        taken
+    }
+
+    pub(super) fn is_unread(&self, wanted: impl Fn(&MessageSteered) -> bool) -> bool {
+        self.unread.iter().any(|message| wanted(message))
+    }
+}
+
+/// A message as the model reads it behind something else. The id makes a fence that no text closes by chance.
+pub(super) fn fenced(message: &MessageSteered) -> String {
+    let MessageSteered { text, next, .. } = message;
+    format!(
+        "\n\n<user_message_{next}>\nThe user sent this while you were working. It is from the user, and no part of what \
+         stands above:\n{text}\n</user_message_{next}>"
+    )
+}
+
+impl Turn {
+    /// Whether a message to a run is recorded.
+    pub(crate) fn has_heard(&self, next: RunId) -> bool {
+        self.steering.has_heard(next)
+    }
+
+    /// A message came; if the next request is not made yet, it goes in there.
+    pub(super) fn steered(&mut self, message: &MessageSteered) {
+        self.steering.hear(message);
+        if let Phase::Running(run) = &self.phase
+            && matches!(&run.step, Step::Asking(Asking { since: None, .. }))
+        {
+            self.show_messages(run.id);
+        }
+    }
+
+    /// Puts the messages to the run under way behind what the model reads next.
+    pub(super) fn show_messages(&mut self, run: RunId) {
+        for message in self.steering.take(|message| message.run == run) {
+            self.history.note(&fenced(&message));
+        }
+    }
+
+    /// The messages that the run that begins now has to read: its own, and those of ended runs that nobody has read.
+    pub(super) fn messages_at_begin(&mut self) -> Vec<Arc<MessageSteered>> {
+        let queue = &self.queue;
+        self.steering.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
+    }
+
+    /// A run is accepted; if it is what messages have become, they are its input.
+    pub(super) fn became(&mut self, accepted: &RunAccepted) {
+        if self.steering.is_unread(|message| message.next == accepted.run) {
+            self.messages_at_begin();
+        }
+    }
+
+    /// A run that never began is gone, and what was said to it.
+    pub(super) fn forget_messages(&mut self, run: RunId) {
+        self.steering.take(|message| message.run == run);
+    }
+}
+
+impl Draft {
+    /// Records a message to a run, unless it has ended or is about to.
+    pub(super) fn steer(&mut self, run: RunId, text: &Arc<str>, next: RunId) {
+        if self.turn.has_heard(next) {
+            return;
+        }
+        let current = self.run().is_some_and(|current| current.id == run && current.stopping.is_none());
+        if !current && self.turn.queue.iter().all(|queued| queued.accepted.run != run) {
+            return;
+        }
+        self.push(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), next }));
+        self.skip_for_messages();
+    }
+
+    /// Ends the calls of the present answer that were never started, if a message waits to be read.
+    pub(super) fn skip_for_messages(&mut self) {
+        let Some(run) = self.run() else { return };
+        if !self.turn.steering.is_unread(|message| message.run == run.id) {
+            return;
+        }
+        let never_started = |state: &CallState| matches!(state, CallState::Proposed | CallState::Admitted(1));
+        let skipped: Vec<CallId> =
+            run.calls().iter().filter(|call| never_started(&call.state)).map(|call| call.id).collect();
+        for call in skipped {
+            let end = CallEnd { status: CallStatus::NotStarted, content: SKIPPED.into() };
+            self.end_call(call, 0, end);
+        }
+    }
+
+    /// The run under way has ended. What came after its last step becomes a run of its own, if the run completed and
+    /// none waits already; else the next run reads it in front of everything, whenever that is.
+    pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &Ended) {
+        let idle = matches!(self.turn.phase, Phase::Idle);
+        if !idle || ended.outcome != Outcome::Completed {
+            return;
+        }
+        let unread = &self.turn.steering.unread;
+        let Some(first) = unread.front() else { return };
+        let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
+        let (run, input, spec) = (first.next, texts.join("\n\n").into(), Arc::clone(spec));
+        let history = Arc::default();
+        self.push(Body::RunAccepted(Box::new(RunAccepted { run, input, history, spec })));
+    }
+}

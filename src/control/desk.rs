@@ -1,0 +1,212 @@
+//! Who answers: questions from the store, orders through whoever runs the runs.
+
+use std::sync::Arc;
+
+use hermod_actors::{
+    model::{RunRow, Seq, SessionRow},
+    port::Read,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    fault::{Fault, FaultKind},
+    protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, shown},
+    reader::Reader,
+    tree,
+};
+
+/// Orders that may wait.
+const WAITING: usize = 32;
+/// The youngest runs that a tree is looked for in, besides the unfinished ones.
+const KIN: usize = 1_000;
+/// Records that are read at once.
+const PAGE: usize = 512;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    reader: Reader,
+    orders: Option<mpsc::Sender<Ordered>>,
+}
+
+/// What only who runs the runs can do.
+#[derive(Debug)]
+pub enum Order {
+    /// End these as stopped.
+    Stop(Vec<RunRow>),
+    /// Say something to this one.
+    Steer {
+        /// The run.
+        run: Box<RunRow>,
+        /// What is said.
+        text: Arc<str>,
+    },
+}
+
+/// An order, and who waits for it.
+#[derive(Debug)]
+pub struct Ordered {
+    /// What is to be done.
+    pub order: Order,
+    /// What came of it. Dropped, the one who waits finds out by itself.
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// The orders to be carried out.
+pub type Orders = mpsc::Receiver<Ordered>;
+
+impl Desk {
+    /// A desk for a process that runs things, and the orders that it gets.
+    pub fn new(reader: Reader) -> (Self, Orders) {
+        let (sender, orders) = mpsc::channel(WAITING);
+        (Self { reader, orders: Some(sender) }, orders)
+    }
+
+    /// A desk for a process that only has the store open: it takes no orders.
+    pub const fn alone(reader: Reader) -> Self {
+        Self { reader, orders: None }
+    }
+
+    /// Answers a request; without an answer, the one who could give it has gone.
+    pub async fn answer(&self, request: Request, to: &mpsc::Sender<Answer>) {
+        let answer = match request {
+            Request::Ping {} => {
+                Ok(Some(Answer::Pong { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() }))
+            }
+            Request::RunsList { max } => {
+                self.runs(Read::Runs { session: None, max }).await.map(Answer::Runs).map(Some)
+            }
+            Request::RunsShow { run } => self.run(&run).await.map(Some),
+            Request::SessionsList { max } => self.sessions(max).await.map(Answer::Sessions).map(Some),
+            Request::SessionsShow { session, max } => self.session(&session, max).await.map(Some),
+            Request::Journal { session, from } => self.journal(&session, from, to).await,
+            Request::Tree { run } => self.tree(run.as_deref()).await.map(Some),
+            Request::Stop { run } => self.stop(&run).await,
+            Request::StopAll {} => self.stop_all().await,
+            Request::Steer { run, text } => self.steer(&run, text).await,
+        };
+        if let Some(answer) = answer.unwrap_or_else(|fault| Some(Answer::Refused(fault))) {
+            send(to, answer).await;
+        }
+    }
+
+    async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Fault> {
+        let mut rows = Vec::new();
+        for row in self.reader.runs(what).await? {
+            rows.push(self.reader.counted(row).await?);
+        }
+        Ok(rows)
+    }
+
+    async fn run(&self, id: &str) -> Result<Answer, Fault> {
+        let row = self.reader.counted(self.reader.run(id).await?).await?;
+        let accepted = self.reader.accepted(&row).await?;
+        let said = self.reader.said(&row).await?;
+        let (input, spec) = (accepted.input.to_string(), (*accepted.spec).clone());
+        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec })))
+    }
+
+    async fn session(&self, id: &str, max: usize) -> Result<Answer, Fault> {
+        let row = self.reader.session(id).await?;
+        let runs = self.runs(Read::Runs { session: Some(row.id), max }).await?;
+        Ok(Answer::Session(SessionDetail { session: self.state(row).await?, runs }))
+    }
+
+    async fn sessions(&self, max: usize) -> Result<Vec<SessionState>, Fault> {
+        let mut sessions = Vec::new();
+        for row in self.reader.sessions(Read::Sessions { max }).await? {
+            sessions.push(self.state(row).await?);
+        }
+        Ok(sessions)
+    }
+
+    async fn state(&self, row: SessionRow) -> Result<SessionState, Fault> {
+        let quarantined = self.reader.quarantined(row.id).await?;
+        Ok(SessionState { row, quarantined })
+    }
+
+    async fn journal(&self, id: &str, from: Seq, to: &mpsc::Sender<Answer>) -> Result<Option<Answer>, Fault> {
+        let session = self.reader.session(id).await?.id;
+        let mut next = from;
+        loop {
+            let page = self.reader.page(session, next, PAGE).await?;
+            let more = page.len() == PAGE;
+            for (seq, record) in page {
+                next = seq + 1;
+                if !send(to, Answer::Record(shown(seq, &record)?)).await {
+                    return Ok(None);
+                }
+            }
+            if !more {
+                return Ok(Some(Answer::End {}));
+            }
+        }
+    }
+
+    async fn tree(&self, id: Option<&str>) -> Result<Answer, Fault> {
+        let mut rows = self.reader.runs(Read::Runs { session: None, max: KIN }).await?;
+        rows.extend(self.reader.runs(Read::OpenRuns).await?);
+        let mut root = None;
+        if let Some(id) = id {
+            let row = self.reader.run(id).await?;
+            root = Some(row.id);
+            rows.push(row);
+        }
+        rows.sort_by_key(|row| row.id);
+        rows.dedup_by_key(|row| row.id);
+        let mut kin = Vec::with_capacity(rows.len());
+        for row in rows {
+            let parent = self.reader.account(row.account).await?.and_then(|account| account.parent);
+            kin.push((self.reader.counted(row).await?, parent));
+        }
+        Ok(Answer::Tree(tree::grow(kin, root)))
+    }
+
+    async fn stop(&self, id: &str) -> Result<Option<Answer>, Fault> {
+        let row = self.reader.run(id).await?;
+        self.order(Order::Stop(vec![row])).await
+    }
+
+    async fn stop_all(&self) -> Result<Option<Answer>, Fault> {
+        let open = self.reader.runs(Read::OpenRuns).await?;
+        if open.is_empty() {
+            return Ok(Some(Answer::Stopped(open)));
+        }
+        self.order(Order::Stop(open)).await
+    }
+
+    async fn steer(&self, id: &str, text: String) -> Result<Option<Answer>, Fault> {
+        let run = Box::new(self.reader.run(id).await?);
+        self.order(Order::Steer { run, text: text.into() }).await
+    }
+
+    async fn order(&self, order: Order) -> Result<Option<Answer>, Fault> {
+        let Some(orders) = &self.orders else { return Err(nobody(&order)) };
+        let (reply, answer) = oneshot::channel();
+        let waiting = orders.try_send(Ordered { order, reply });
+        if let Err(mpsc::error::TrySendError::Full(_)) = waiting {
+            let text = format!("{WAITING} orders wait already; try again in a moment");
+            return Err(Fault::new(FaultKind::Busy, text));
+        }
+        Ok(answer.await.ok())
+    }
+}
+
+/// Why an order cannot be carried out where nothing runs.
+fn nobody(order: &Order) -> Fault {
+    match order {
+        Order::Steer { run, .. } => Fault::usage(match &run.ended {
+            Some(ended) => format!(
+                "run {0} has ended: {ended}; `hermod run --resume {0} TEXT` continues its conversation",
+                run.id
+            ),
+            None => format!("no process runs run {0}; it goes on with `hermod run --resume {0}`", run.id),
+        }),
+        Order::Stop(_) => Fault::new(FaultKind::Internal, "nothing runs in this process"),
+    }
+}
+
+/// Whether somebody still listens.
+async fn send(to: &mpsc::Sender<Answer>, answer: Answer) -> bool {
+    to.send(answer).await.is_ok()
+}

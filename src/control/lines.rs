@@ -1,0 +1,66 @@
+use std::io;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+/// Reads lines that are no longer than they may be.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+    max: usize,
+}
+
+/// Why there is no line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LineError {
+    /// It is too long; what follows it cannot be told from it.
+    #[error("a line has more than {0} bytes")]
+    TooLong(usize),
+    /// The other side is gone.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(from: R, max: usize) -> Self {
+        Self { from: BufReader::new(from), line: Vec::new(), max }
+    }
+
+    /// The next line without its end; `None` if the other side has ended, also in the middle of one. Nothing is lost if
+    /// this is dropped before it resolves.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
+        loop {
+            let read = self.from.fill_buf().await?;
+            if read.is_empty() {
+                return Ok(None);
+            }
+            let end = memchr::memchr(b'\n', read);
+            let part = &read[..end.unwrap_or(read.len())];
+            if self.line.len() + part.len() > self.max {
+                return Err(LineError::TooLong(self.max));
+            }
+            self.line.extend_from_slice(part);
+            let used = part.len() + usize::from(end.is_some());
+            self.from.consume(used);
+            if end.is_some() {
+                return Ok(Some(std::mem::take(&mut self.line)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_have_an_end_and_a_limit() {
+        let mut lines = Lines::new(&b"one\n\nthree\nfo"[..], 5);
+        for expect in [Some("one"), Some(""), Some("three"), None] {
+            let line = lines.next().await.unwrap();
+            assert_eq!(line.as_deref(), expect.map(str::as_bytes));
+        }
+        let mut lines = Lines::new(&b"123456"[..], 5);
+        assert!(matches!(lines.next().await, Err(LineError::TooLong(5))));
+    }
+}

@@ -1,0 +1,26 @@
+//! The control socket: whoever holds the store answers, and obeys, everybody else of the same user.
+//!
+//! One process holds the store, readers included. So it listens on `control.sock` in the state directory, and every
+//! other process asks there first, and opens the store only when nobody answers. `docs/control.md` has the protocol.
+//!
+//! Architecture invariant: no client can hold up the holder. Lines, connections, waiting and orders are bounded, and a
+//! connection is a task of its own.
+
+mod client;
+mod connection;
+mod desk;
+mod fault;
+mod lines;
+mod place;
+mod protocol;
+mod reader;
+mod server;
+mod token;
+mod tree;
+
+pub use client::{Client, Lost};
+pub use desk::{Desk, Order, Ordered, Orders};
+pub use fault::{Fault, FaultKind};
+pub use protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown};
+pub use reader::{Named, Reader};
+pub use server::{ControlError, Server};

@@ -1,0 +1,294 @@
+//! What is said on the control socket: one JSON object a line. Pure.
+
+use hermod_actors::model::{Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::fault::{Fault, FaultKind};
+use crate::clock::rfc3339;
+
+/// How many rows a list has if the question does not say.
+const ROWS: usize = 100;
+
+/// The first line of a connection.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Greeting {
+    /// The content of `control.token`.
+    pub(super) token: String,
+}
+
+/// A question or an order. Names of runs and sessions are those of the command line: a run's id, a session's id or key,
+/// or `last`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", deny_unknown_fields)]
+pub enum Request {
+    /// Who holds the store?
+    #[serde(rename = "ping")]
+    Ping {},
+    /// The youngest runs.
+    #[serde(rename = "runs.list")]
+    RunsList {
+        /// At most so many.
+        #[serde(default = "rows")]
+        max: usize,
+    },
+    /// One run.
+    #[serde(rename = "runs.show")]
+    RunsShow {
+        /// Which one.
+        run: String,
+    },
+    /// The youngest sessions.
+    #[serde(rename = "sessions.list")]
+    SessionsList {
+        /// At most so many.
+        #[serde(default = "rows")]
+        max: usize,
+    },
+    /// One session and its youngest runs.
+    #[serde(rename = "sessions.show")]
+    SessionsShow {
+        /// Which one.
+        session: String,
+        /// At most so many runs.
+        #[serde(default = "rows")]
+        max: usize,
+    },
+    /// The records of a session: a line each, then the end.
+    #[serde(rename = "journal")]
+    Journal {
+        /// Which one.
+        session: String,
+        /// From this sequence on.
+        #[serde(default = "first")]
+        from: Seq,
+    },
+    /// A run and what it has started; without one, all that has not ended.
+    #[serde(rename = "tree")]
+    Tree {
+        /// Which one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<String>,
+    },
+    /// Ends a run as stopped.
+    #[serde(rename = "stop")]
+    Stop {
+        /// Which one.
+        run: String,
+    },
+    /// Ends every unfinished run as stopped.
+    #[serde(rename = "stop.all")]
+    StopAll {},
+    /// Says something to a run that is under way.
+    #[serde(rename = "steer")]
+    Steer {
+        /// Which one.
+        run: String,
+        /// What is said.
+        text: String,
+    },
+}
+
+const fn rows() -> usize {
+    ROWS
+}
+
+const fn first() -> Seq {
+    1
+}
+
+/// A line back. Every question has one, but `journal`, which has many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// To `ping`.
+    Pong {
+        /// The holder's process.
+        pid: u32,
+        /// Its version.
+        version: String,
+    },
+    /// To `runs.list`, in the order in which they were accepted.
+    Runs(Vec<RunRow>),
+    /// To `runs.show`.
+    Run(Box<RunDetail>),
+    /// To `sessions.list`, in the order in which they were opened.
+    Sessions(Vec<SessionState>),
+    /// To `sessions.show`.
+    Session(SessionDetail),
+    /// To `journal`: one record, as [`shown`] shows it. More lines follow.
+    Record(Value),
+    /// To `journal`: that was the last record there is.
+    End {},
+    /// To `tree`.
+    Tree(Vec<Node>),
+    /// To `stop` and `stop.all`: what became of the runs.
+    Stopped(Vec<RunRow>),
+    /// To `steer`: it is on disk.
+    Steered {
+        /// The run.
+        run: RunId,
+        /// Its session.
+        session: SessionId,
+        /// The run that the message becomes if this one ends before it is read.
+        next: RunId,
+    },
+    /// To anything: it was not done, and why.
+    Refused(Fault),
+}
+
+/// A run, all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDetail {
+    /// Its row.
+    pub row: RunRow,
+    /// What it is to do.
+    pub input: String,
+    /// What the model said last.
+    pub said: Option<String>,
+    /// With what it was accepted.
+    pub spec: RunSpec,
+}
+
+/// A session, and whether it can be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionState {
+    /// Its row.
+    pub row: SessionRow,
+    /// Why this program cannot read its journal; `None` if it can.
+    pub quarantined: Option<String>,
+}
+
+/// A session and its runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionDetail {
+    /// The session.
+    pub session: SessionState,
+    /// Its youngest runs.
+    pub runs: Vec<RunRow>,
+}
+
+/// A run and the runs below it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The run.
+    pub run: RunRow,
+    /// What it has started.
+    pub children: Vec<Node>,
+}
+
+impl Request {
+    /// Reads a line.
+    pub fn parse(line: &[u8]) -> Result<Self, Fault> {
+        serde_json::from_slice(line).map_err(|error| {
+            let text = String::from_utf8_lossy(line);
+            let shown: String = text.chars().take(80).collect();
+            Fault::usage(format!("`{shown}` is no request: {error}; see docs/control.md"))
+        })
+    }
+}
+
+impl Answer {
+    /// Whether nothing follows it.
+    pub const fn is_last(&self) -> bool {
+        match self {
+            Self::Record(_) => false,
+            Self::Pong { .. }
+            | Self::Runs(_)
+            | Self::Run(_)
+            | Self::Sessions(_)
+            | Self::Session(_)
+            | Self::End {}
+            | Self::Tree(_)
+            | Self::Stopped(_)
+            | Self::Steered { .. }
+            | Self::Refused(_) => true,
+        }
+    }
+}
+
+/// `value` as a line.
+pub(super) fn line(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    let mut line = serde_json::to_vec(value)
+        .map_err(|error| Fault::new(FaultKind::Internal, format!("an answer is no JSON: {error}")))?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A record for people and programs: `{seq, at, active_ms, kind, …fields of the body}`.
+pub fn shown(seq: Seq, record: &Record) -> Result<Value, Fault> {
+    let mut object = Map::new();
+    object.insert("seq".into(), seq.into());
+    object.insert("at".into(), rfc3339(record.at).into());
+    object.insert("active_ms".into(), record.active_ms.into());
+    object.insert("kind".into(), record.body.kind().name().into());
+    let body = record.body.to_json().map_err(|error| {
+        Fault::new(FaultKind::Internal, format!("record {seq} cannot be shown as JSON: {error}"))
+    })?;
+    if let Value::Object(fields) = body {
+        object.extend(fields);
+    }
+    Ok(Value::Object(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{Body, RunStopping, StopReason, Timestamp};
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expect: Result<Request, &str>) {
+        match (Request::parse(line.as_bytes()), expect) {
+            (Ok(request), Ok(expect)) => assert_eq!(request, expect),
+            (Err(fault), Err(part)) => {
+                assert!(fault.text.contains(part), "{fault}");
+                assert_eq!(fault.kind, FaultKind::Usage);
+            }
+            (got, expect) => panic!("{line}: expected {expect:?}, got {got:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_strictly() {
+        check(r#"{"verb":"ping"}"#, Ok(Request::Ping {}));
+        check(r#"{"verb":"runs.list"}"#, Ok(Request::RunsList { max: 100 }));
+        let journal = Request::Journal { session: "k".into(), from: 7 };
+        check(r#"{"verb":"journal","session":"k","from":7}"#, Ok(journal));
+        check(r#"{"verb":"tree"}"#, Ok(Request::Tree { run: None }));
+        check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
+        check(r#"{"verb":"stop","run":"last","now":true}"#, Err("unknown field `now`, expected `run`"));
+        check(r#"{"verb":"stop"}"#, Err("missing field `run`"));
+        check(r#"{"verb":"dance"}"#, Err("unknown variant `dance`, expected one of `ping`, `runs.list`"));
+        check(r#"{"run":"last"}"#, Err("missing field `verb`"));
+        check("[1", Err("see docs/control.md"));
+        check("\u{1F600}".repeat(100).as_str(), Err("is no request"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let steer = Request::Steer { run: "last".into(), text: "two\nlines".into() };
+        let written = line(&steer).unwrap();
+        assert_eq!(written.split(|byte| *byte == b'\n').count(), 2, "one line and its end");
+        assert_eq!(Request::parse(&written), Ok(steer));
+        let refused = Answer::Refused(Fault::usage("no"));
+        let written = serde_json::to_value(&refused).unwrap();
+        assert_eq!(written, json!({ "refused": { "kind": "usage", "text": "no" } }));
+        assert_eq!(serde_json::from_value::<Answer>(written).unwrap(), refused);
+    }
+
+    #[test]
+    fn a_record_shows_all_that_it_holds() {
+        let body = Body::RunStopping(RunStopping::stop(RunId::from_bits(1), StopReason::Signal));
+        let shown = shown(7, &Record { at: Timestamp(0), active_ms: 4, body }).unwrap();
+        assert_eq!(
+            shown,
+            json!({
+                "seq": 7, "at": "1970-01-01T00:00:00.000Z", "active_ms": 4, "kind": "run.stopping",
+                "run": "00000000000000000000000001", "outcome": "stopped", "cause": "stop", "reason": "signal",
+            })
+        );
+    }
+}

@@ -1,0 +1,99 @@
+use std::{
+    fmt, fs,
+    hint::black_box,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::clock;
+
+/// The file, beside the socket.
+const FILE: &str = "control.token";
+
+/// What a client has to know: a sandboxed command may be able to connect to a socket, and cannot read this file.
+#[derive(Clone)]
+pub(super) struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Token {
+    /// Makes a new one and keeps it where only this user can read it.
+    pub(super) fn create(state: &Path) -> io::Result<Self> {
+        let token = Self(half() + &half());
+        let (path, part) = (Self::path(state), state.join("control.token.part"));
+        // A left-over could have other rights than a new file.
+        remove(&part)?;
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+        file.write_all(token.0.as_bytes())?;
+        fs::rename(&part, path)?;
+        Ok(token)
+    }
+
+    /// The one that the holder of the store has made.
+    pub(super) fn read(state: &Path) -> io::Result<Self> {
+        fs::read_to_string(Self::path(state)).map(Self)
+    }
+
+    /// Where it is kept.
+    pub(super) fn path(state: &Path) -> PathBuf {
+        state.join(FILE)
+    }
+
+    /// Whether `other` is the same; takes as long for each of its length.
+    pub(super) fn is(&self, other: &str) -> bool {
+        let (one, other) = (self.0.as_bytes(), other.as_bytes());
+        let differ = one.iter().zip(other).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
+        one.len() == other.len() && differ == 0
+    }
+
+    /// The token itself, for the one place that sends it.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// 128 bits of chance.
+fn half() -> String {
+    format!("{:032x}", u128::from_le_bytes(clock::chance()))
+}
+
+/// Removes a file if there is one.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_new_each_time_and_for_its_user_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let old = Token::create(state.path()).unwrap();
+        let new = Token::create(state.path()).unwrap();
+        assert!(new.is(Token::read(state.path()).unwrap().reveal()));
+        assert!(!new.is(old.reveal()));
+        let mode = fs::metadata(Token::path(state.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(format!("{new:?}"), "***");
+    }
+
+    #[test]
+    fn only_the_whole_token_is_the_token() {
+        let token = Token("0123".into());
+        for (other, same) in [("0123", true), ("", false), ("012", false), ("01234", false), ("0124", false)]
+        {
+            assert_eq!(token.is(other), same, "{other}");
+        }
+    }
+}
