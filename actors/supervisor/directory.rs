@@ -12,16 +12,17 @@ use tokio::sync::oneshot;
 
 use crate::{
     model::{BootId, Cause, RunId, SessionId},
-    policy::{Deaths, InARow, Intensity, Verdict},
+    policy::{Intensity, Verdict},
     port::{Journal, JournalError},
     session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
     supervisor::{
         NewSession, SessionPlace, SessionStatus, SessionsMsg,
         burial::bury,
+        entry::{Entry, Next, Place, Then},
         opening::{Opened, Unopened, open},
         sessions::Inner,
     },
-    turn::{Input, Standing},
+    turn::Input,
 };
 
 /// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
@@ -61,61 +62,6 @@ pub(crate) struct Directory {
     entries: BTreeMap<SessionId, Entry>,
     actors: HashMap<ActorId, SessionId>,
     suspended: bool,
-}
-
-struct Entry {
-    place: Place,
-    /// Those of the present incarnation.
-    tasks: CallTasks,
-    deaths: Deaths,
-    died: u32,
-    /// What it has died of since its journal was last read.
-    died_of: Option<String>,
-    crashes: InARow<Option<Standing>>,
-    reads: u32,
-    new: Option<Arc<NewSession>>,
-}
-
-/// Where a session is; what comes in while it is not live waits here.
-enum Place {
-    Opening(Vec<SessionMsg>),
-    Live(ActorRef<SessionMsg>),
-    /// Its actor is dead; its tasks are being ended.
-    Ending(Vec<SessionMsg>, Next),
-    /// Open runs of it are being ended without it.
-    Burying(Vec<SessionMsg>, Then),
-    /// Nothing is done with it any more: why.
-    Quarantined(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// Open it again.
-    Revive,
-    /// Open it again if somebody wants it.
-    Rest,
-    /// It keeps dying.
-    GiveUp,
-}
-
-/// What follows on a burial.
-enum Then {
-    /// The session's other runs go on.
-    GoOn,
-    /// The session is left alone until somebody wants it.
-    Forget,
-    /// The session is left alone: why.
-    Quarantine(String),
-}
-
-impl Place {
-    /// Takes out what waits.
-    fn take_waiting(&mut self) -> Vec<SessionMsg> {
-        match self {
-            Self::Opening(waiting) | Self::Ending(waiting, _) | Self::Burying(waiting, _) => take(waiting),
-            Self::Live(_) | Self::Quarantined(_) => Vec::new(),
-        }
-    }
 }
 
 impl Directory {
@@ -393,21 +339,6 @@ impl Directory {
                 tracing::debug!("nobody waits for the end any more");
             }
         });
-    }
-}
-
-impl Entry {
-    fn new(new: Option<Arc<NewSession>>) -> Self {
-        Self {
-            place: Place::Opening(Vec::new()),
-            tasks: CallTasks::default(),
-            deaths: Deaths::default(),
-            died: 0,
-            died_of: None,
-            crashes: InARow::default(),
-            reads: 0,
-            new,
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 mod address;
 mod burial;
 mod directory;
+mod entry;
 mod opening;
 mod providers;
 mod root;

@@ -38,7 +38,7 @@ async fn a_model_reads_what_is_said_while_it_is_asked() {
     let steered = runtime.steer(accepted.run, "look elsewhere").await.unwrap();
     assert_eq!((steered.run, steered.session), (accepted.run, accepted.session));
     let result = runtime.wait(accepted.run, None).await.unwrap();
-    let text = result.text.unwrap();
+    let text = result.text().unwrap();
     assert!(text.starts_with("Skipped to process an incoming message."), "{text}");
     assert!(text.contains("look elsewhere"), "{text}");
     assert!(matches!(runtime.row(steered.next).await, Err(RunError::NoRun(_))), "it was read in time");
@@ -59,7 +59,7 @@ async fn what_comes_too_late_is_the_next_run() {
     let runtime = start(&journal.reopened(), provider, vec![]).await;
     assert_eq!(runtime.revive_all().await.unwrap(), 1);
     let next = runtime.wait(steered.next, None).await.unwrap();
-    assert_eq!(next.text.as_deref(), Some(r#"heard "and b""#));
+    assert_eq!(next.text(), Some(r#"heard "and b""#));
     assert_eq!(next.session, accepted.session);
 }
 

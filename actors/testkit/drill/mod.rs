@@ -61,7 +61,7 @@ pub struct Seen {
     /// What the runtime ended of, if it did.
     pub terminated: Option<Terminated>,
     /// From the fault to the next progress: of an actor that nobody waits for, its next answer; of the runtime's end, that
-    /// it is said; else the victim's next durable record.
+    /// it is said; of a slow store, the first acceptance; else the victim's next durable record.
     pub progress: Duration,
 }
 

@@ -31,15 +31,15 @@ impl Drill {
         let began = Instant::now();
         let world = world_of(Arc::new(store.clone()), self.deed, &moment);
         let runtime = Runtime::start(world).await.expect("the runtime starts");
-        let mut runs = Vec::new();
+        let (mut runs, mut accepted) = (Vec::new(), None);
         for task in [VICTIM, "sibling", "sibling"] {
             runs.push(runtime.submit(RunRequest::new(task)).await.expect("it is accepted"));
+            accepted.get_or_insert_with(|| began.elapsed());
         }
-        let accepted = began.elapsed();
         moment.concerns(runs[0].session);
         let mut site =
             Site { store: &store, runtime: &runtime, victim: runs[0], moment: &moment, records: Vec::new() };
-        let progress = site.fault(self.deed, accepted).await;
+        let progress = site.fault(self.deed, accepted.unwrap_or_default()).await;
         let records = site.records;
         let mut seen = Seen {
             restarted: Vec::new(),
@@ -75,9 +75,9 @@ struct Site<'a> {
 
 impl Site<'_> {
     /// Brings the fault about, and says how long it took to the next progress.
-    async fn fault(&mut self, deed: Deed, accepted: Duration) -> Duration {
+    async fn fault(&mut self, deed: Deed, first_accepted: Duration) -> Duration {
         match deed {
-            Deed::Commit(JournalFault::Slow(_)) => accepted,
+            Deed::Commit(JournalFault::Slow(_)) => first_accepted,
             Deed::Commit(_) => {
                 self.runtime.terminated().await;
                 self.store.met().expect("the fault was met").elapsed()

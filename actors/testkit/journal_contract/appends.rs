@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::subject::{
     Subject, account, appended, index_run, one, record, record_of, run, session, session_row,
@@ -153,12 +153,18 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
         other => panic!("{other:?}"),
     };
     let reading = async {
+        let mut reads = 0;
         // It ends by itself: the commit is under way when the first read is made.
         while records().await < RECORDS {
             let (before, counted, after) = (runs().await, records().await, runs().await);
             assert!(counted == 0 || counted == RECORDS, "{counted} of {RECORDS} records");
             assert!(before == 0 || counted == RECORDS, "the row came before its records");
             assert!(after == 1 || counted == 0, "the records came before their row");
+            reads += 1;
+            // A slow store needs time, which does not go on while anybody is busy.
+            if reads % 100 == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             tokio::task::yield_now().await;
         }
     };

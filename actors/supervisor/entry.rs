@@ -1,0 +1,85 @@
+//! What the directory knows of one session.
+
+use std::{mem::take, sync::Arc};
+
+use ractor::ActorRef;
+
+use crate::{
+    policy::{Deaths, InARow},
+    session::{CallTasks, SessionMsg},
+    supervisor::NewSession,
+    turn::Standing,
+};
+
+/// A session that the directory knows.
+pub(super) struct Entry {
+    pub(super) place: Place,
+    /// Those of the present incarnation.
+    pub(super) tasks: CallTasks,
+    pub(super) deaths: Deaths,
+    pub(super) died: u32,
+    /// What it has died of since its journal was last read.
+    pub(super) died_of: Option<String>,
+    pub(super) crashes: InARow<Option<Standing>>,
+    pub(super) reads: u32,
+    pub(super) new: Option<Arc<NewSession>>,
+}
+
+/// Where it is; what comes in while it is not live waits here.
+pub(super) enum Place {
+    Opening(Vec<SessionMsg>),
+    Live(ActorRef<SessionMsg>),
+    /// Its actor is dead; its tasks are being ended.
+    Ending(Vec<SessionMsg>, Next),
+    /// Open runs of it are being ended without it.
+    Burying(Vec<SessionMsg>, Then),
+    /// Nothing is done with it any more: why.
+    Quarantined(String),
+}
+
+/// What is done when the tasks have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Open it again.
+    Revive,
+    /// Open it again if somebody wants it.
+    Rest,
+    /// It keeps dying.
+    GiveUp,
+}
+
+/// What follows on a burial.
+pub(super) enum Then {
+    /// The session's other runs go on.
+    GoOn,
+    /// The session is left alone until somebody wants it.
+    Forget,
+    /// The session is left alone: why.
+    Quarantine(String),
+}
+
+impl Place {
+    /// Takes out what waits.
+    pub(super) fn take_waiting(&mut self) -> Vec<SessionMsg> {
+        match self {
+            Self::Opening(waiting) | Self::Ending(waiting, _) | Self::Burying(waiting, _) => take(waiting),
+            Self::Live(_) | Self::Quarantined(_) => Vec::new(),
+        }
+    }
+}
+
+impl Entry {
+    /// One whose journal is being read.
+    pub(super) fn new(new: Option<Arc<NewSession>>) -> Self {
+        Self {
+            place: Place::Opening(Vec::new()),
+            tasks: CallTasks::default(),
+            deaths: Deaths::default(),
+            died: 0,
+            died_of: None,
+            crashes: InARow::default(),
+            reads: 0,
+            new,
+        }
+    }
+}
