@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
-    model::{CallEnd, CallStatus, Hash, ToolCall, ToolSpec},
+    model::{CallEnd, CallStatus, Hash, RunSpec, ToolCall, ToolSpec},
     port::Tool,
     turn::Plan,
 };
@@ -49,11 +49,12 @@ impl Tools {
     }
 
     /// Judges the calls of an answer, each for itself: nothing is run.
-    pub(crate) fn plan(&self, calls: &[ToolCall], allowed: &[String]) -> Arc<[Plan]> {
-        calls.iter().map(|call| self.plan_one(call, allowed)).collect()
+    pub(crate) fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[Plan]> {
+        calls.iter().map(|call| self.plan_one(call, spec)).collect()
     }
 
-    fn plan_one(&self, call: &ToolCall, allowed: &[String]) -> Plan {
+    fn plan_one(&self, call: &ToolCall, spec: &RunSpec) -> Plan {
+        let allowed = &spec.tools;
         let Some((name, tool)) = self
             .registry
             .get_key_value(call.name.as_str())
@@ -70,10 +71,10 @@ impl Tools {
                 return refuse(name, CallEnd::error(CallStatus::Error, &error, None, hint));
             }
         };
-        match catch_unwind(AssertUnwindSafe(|| tool.plan(&arguments))) {
-            Ok(Ok(effect)) => Plan::Admit {
+        match catch_unwind(AssertUnwindSafe(|| tool.plan(&arguments, &spec.workspace))) {
+            Ok(Ok(intent)) => Plan::Admit {
                 tool: Arc::clone(name),
-                effect,
+                intent,
                 arguments: Hash::of(arguments.to_string().as_bytes()),
             },
             Ok(Err(bad)) => {

@@ -206,6 +206,20 @@ fn the_journal_shows_every_step() {
 }
 
 #[test]
+fn calls_of_one_answer_wait_for_what_they_conflict_with() {
+    let world = World::new();
+    let write = |content| json!({ "tool": "write_file", "arguments": { "path": "a", "content": content } });
+    let read = json!({ "tool": "read_file", "arguments": { "path": "./a" } });
+    // The shell would overtake a writer that did not wait for it.
+    let slow = json!({ "tool": "shell", "arguments": { "command": "sleep 0.2; cat a" } });
+    let step = json!({ "call": [write("one"), read, slow, write("two"), read] });
+    let say = json!({ "say": "{{result:1.2}} {{result:1.3}} {{result:1.5}}" });
+    let answer = world.ok(&["run", &world.script(&json!([step, say])), "go"]);
+    assert!(answer.starts_with("[rehearsal] one {") && answer.ends_with("} two\n"), "{answer}");
+    assert!(answer.contains(r#""stdout":"one""#), "{answer}");
+}
+
+#[test]
 fn a_conversation_goes_on_with_its_history() {
     let world = World::new();
     let script = world.script(&json!([{ "say": "step {{step}}: {{user}}", "repeat": "forever" }]));

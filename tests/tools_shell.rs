@@ -133,7 +133,7 @@ async fn what_is_not_acceptable_is_refused() {
     check_refused(json!({"command": "a\0b"}), "command", "NUL").await;
     check_refused(json!({"command": "sudo rm -rf /"}), "command", "deletes the whole system").await;
     check_refused(json!({"command": "ls", "timeout": 0}), "timeout", "less than the minimum").await;
-    let bad = shell().plan(&json!({"command": "shutdown now"})).unwrap_err();
+    let bad = shell().plan(&json!({"command": "shutdown now"}), "/nowhere").unwrap_err();
     assert_eq!(bad.error, "`command` \"shutdown now\" is never run: it stops or restarts the machine");
 }
 

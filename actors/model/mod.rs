@@ -1,5 +1,6 @@
 //! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
 
+mod access;
 mod budget;
 mod codec;
 mod durable;
@@ -14,6 +15,7 @@ mod run;
 mod time;
 mod tool;
 
+pub use access::Access;
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
 pub use codec::{DecodeError, decode, encode};
 pub use durable::Durable;

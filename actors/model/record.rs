@@ -3,8 +3,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish, Hash,
-    Incarnation, ModelRef, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish,
+    Hash, Incarnation, ModelRef, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -230,6 +230,9 @@ pub struct CallAdmitted {
     pub tool: Arc<str>,
     /// What it does to the world.
     pub effect: EffectClass,
+    /// What it touches: it waits for earlier calls of its answer that conflict.
+    #[serde(default, skip_serializing_if = "Access::is_none")]
+    pub access: Access,
     /// Hash of the arguments as the tool gets them.
     pub arguments: Hash,
 }

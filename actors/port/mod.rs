@@ -15,4 +15,4 @@ pub use journal::{
 };
 pub use ledger::{Posting, post};
 pub use provider::{Deltas, Encoder, ModelRequest, Provider, Segments};
-pub use tool::{BadArguments, Invocation, Tool};
+pub use tool::{BadArguments, Intent, Invocation, Tool};

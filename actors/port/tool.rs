@@ -4,19 +4,36 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{Attempt, CallEnd, CallId, EffectClass, ToolSpec};
+use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, ToolSpec};
 
 /// Something that the model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
     /// What the model is told of it.
     fn spec(&self) -> &ToolSpec;
 
-    /// Judges arguments without running anything: what the call would do to the world, or why it is not acceptable.
-    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments>;
+    /// Judges arguments without running anything: what the call would do in `workspace`, or why it is not acceptable.
+    /// It may look where a path leads, and nothing that takes longer.
+    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments>;
 
     /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
     /// 2.1 s as `Stopped`; when the future is dropped, nothing that it started is left running.
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
+}
+
+/// What a call would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    /// Whether it may be repeated.
+    pub effect: EffectClass,
+    /// What it touches.
+    pub access: Access,
+}
+
+impl From<EffectClass> for Intent {
+    /// A call that touches nothing that others could touch.
+    fn from(effect: EffectClass) -> Self {
+        Self { effect, access: Access::default() }
+    }
 }
 
 /// Arguments that are not acceptable.

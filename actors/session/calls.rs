@@ -129,7 +129,7 @@ impl Tasks {
             }
             guard.answer(match answer {
                 Ok(answer) => Input::Answered {
-                    plans: tools.plan(&answer.message.calls, &spec.tools),
+                    plans: tools.plan(&answer.message.calls, &spec),
                     answer: Arc::new(answer),
                     started,
                 },

@@ -79,10 +79,11 @@ impl Draft {
         for (plan, n) in plans.iter().zip(1..) {
             let call = CallId { n, ..model_call };
             match plan {
-                Plan::Admit { tool, effect, arguments } => self.push(Body::CallAdmitted(CallAdmitted {
+                Plan::Admit { tool, intent, arguments } => self.push(Body::CallAdmitted(CallAdmitted {
                     call,
                     tool: Arc::clone(tool),
-                    effect: *effect,
+                    effect: intent.effect,
+                    access: intent.access.clone(),
                     arguments: *arguments,
                 })),
                 Plan::Refuse { end, .. } => self.end_call(call, 0, end.clone()),

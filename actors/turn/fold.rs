@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass, LateSettled, ModelAnswered,
+        Access, Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass, LateSettled, ModelAnswered,
         ModelFailed, ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
     },
     policy::{Billing, billing},
@@ -119,6 +119,7 @@ impl Turn {
             id: CallId { n, ..answered.call },
             tool: call.name.as_str().into(),
             effect: EffectClass::Once,
+            access: Access::default(),
             state: CallState::Proposed,
         });
         let calls = calls.collect();
@@ -155,6 +156,7 @@ impl Turn {
         if let Some(call) = self.call(admitted.call) {
             call.tool = Arc::clone(&admitted.tool);
             call.effect = admitted.effect;
+            call.access = admitted.access.clone();
             call.state = CallState::Admitted(1);
         }
     }

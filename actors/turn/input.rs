@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
-use crate::model::{
-    Answer, Attempt, BootId, CallEnd, CallId, EffectClass, Failure, Hash, Incarnation, ModelRef,
-    ModelStarted, NoAllowance, RunId, RunSpec, StopReason, Timestamp,
+use crate::{
+    model::{
+        Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Incarnation, ModelRef, ModelStarted,
+        NoAllowance, RunId, RunSpec, StopReason, Timestamp,
+    },
+    port::Intent,
 };
 
 /// What can happen to a session.
@@ -40,7 +43,7 @@ pub(crate) enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// It may run.
-    Admit { tool: Arc<str>, effect: EffectClass, arguments: Hash },
+    Admit { tool: Arc<str>, intent: Intent, arguments: Hash },
     /// It may not; the model reads why.
     Refuse { tool: Arc<str>, end: CallEnd },
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended, FailureClass,
-        ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended,
+        FailureClass, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
     turn::input::Effect,
 };
@@ -111,6 +111,8 @@ pub(super) struct Call {
     /// The registered name; the model's own until the call is admitted.
     pub(super) tool: Arc<str>,
     pub(super) effect: EffectClass,
+    /// What it touches, once it is admitted.
+    pub(super) access: Access,
     pub(super) state: CallState,
 }
 
@@ -125,6 +127,18 @@ pub(super) enum CallState {
     Started(Arc<CallStarted>, Timestamp),
     /// It has its result.
     Ended(Arc<CallEnd>),
+}
+
+impl Call {
+    /// Whether a call before it in the same answer has not ended and conflicts with it.
+    fn waits_for_any(&self, earlier: &[Self]) -> bool {
+        earlier.iter().any(|call| match call.state {
+            CallState::Ended(_) => false,
+            CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) => {
+                call.access.conflicts(&self.access)
+            }
+        })
+    }
 }
 
 impl Run {
@@ -199,7 +213,8 @@ impl Run {
                 });
             }
             Step::Acting(acting) if self.lets_calls_end() => {
-                due.extend(acting.calls.iter().filter_map(|call| match &call.state {
+                due.extend(acting.calls.iter().enumerate().filter_map(|(n, call)| match &call.state {
+                    CallState::Admitted(_) if call.waits_for_any(&acting.calls[..n]) => None,
                     CallState::Admitted(attempt) => Some(Effect::Seek { call: call.id, attempt: *attempt }),
                     CallState::Started(started, _) => {
                         Some(Effect::Run { call: call.id, attempt: started.attempt })

@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use hermod_actors::model::{CallEnd, EffectClass};
+use hermod_actors::model::{Access, CallEnd, EffectClass};
 use rustix::{
     fs::{AtFlags, Dir, FileType},
     io::Errno,
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::{
     Visible,
     blocking::{Asker, Failed, blocking},
-    paths::{open_folder, resolve},
+    paths::{declared, open_folder, resolve},
     typed::{Site, Typed},
 };
 
@@ -51,6 +51,10 @@ impl Typed for ListFiles {
         a folder, `name` and its bytes a file, `name@ -> target` a symlink, `name|` something special.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
+
+    fn access(arguments: &Arguments, workspace: &str) -> Access {
+        Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
+    }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let workspace = site.workspace;

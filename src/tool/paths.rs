@@ -71,6 +71,14 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
     Ok(place)
 }
 
+/// The place that a call declares to touch: the real path, so that two names of one file are one. Where `path` leads
+/// nowhere yet, its name; the call itself will say what is wrong with it.
+pub fn declared(workspace: &str, path: &str) -> String {
+    let named = || Path::new(workspace).join(path).components().collect::<PathBuf>();
+    let place = resolve(workspace, "path", path).map_or_else(|_| named(), |place| place.absolute());
+    place.to_string_lossy().into_owned()
+}
+
 impl Place {
     /// Its real path, absolute.
     pub fn absolute(&self) -> PathBuf {

@@ -1,7 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
-    model::{CallEnd, CallStatus, EffectClass},
+    model::{Access, CallEnd, CallStatus, EffectClass},
     port::BadArguments,
 };
 use schemars::JsonSchema;
@@ -75,6 +75,10 @@ impl Typed for Shell {
             ),
             None => Ok(()),
         }
+    }
+
+    fn access(_: &Arguments, _: &str) -> Access {
+        Access::Anything
     }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {

@@ -2,8 +2,8 @@ use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{CallEnd, CallStatus, EffectClass, ToolSpec},
-    port::{BadArguments, Invocation, Tool},
+    model::{Access, CallEnd, CallStatus, EffectClass, ToolSpec},
+    port::{BadArguments, Intent, Invocation, Tool},
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,11 @@ pub trait Typed: Debug + Send + Sync + 'static {
     /// Judges what the schema cannot say.
     fn check(_arguments: &Self::Arguments) -> Result<(), BadArguments> {
         Ok(())
+    }
+
+    /// What a call with these arguments touches in `workspace`; nothing that others could touch, if it does not say.
+    fn access(_arguments: &Self::Arguments, _workspace: &str) -> Access {
+        Access::default()
     }
 
     /// Runs with arguments that passed `check`.
@@ -74,8 +79,9 @@ impl<T: Typed> Tool for Made<T> {
         &self.spec
     }
 
-    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments> {
-        self.read(arguments).map(|_| T::EFFECT)
+    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
+        let arguments = self.read(arguments)?;
+        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace) })
     }
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {

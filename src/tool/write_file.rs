@@ -1,6 +1,6 @@
 use std::{ffi::OsStr, fs::File, io::Write as _, os::fd::OwnedFd};
 
-use hermod_actors::model::{CallEnd, EffectClass};
+use hermod_actors::model::{Access, CallEnd, EffectClass};
 use rustix::{
     fs::{AtFlags, Mode, OFlags, Stat},
     io::Errno,
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     blocking::{Asker, Failed, blocking},
-    paths::{Place, resolve},
+    paths::{Place, declared, resolve},
     typed::{Site, Typed},
 };
 
@@ -36,6 +36,10 @@ impl Typed for WriteFile {
     const DESCRIPTION: &'static str = "Writes a whole text file of the workspace, replacing what it held; says how many bytes were written.";
     const EFFECT: EffectClass = EffectClass::Idempotent;
     type Arguments = Arguments;
+
+    fn access(arguments: &Arguments, workspace: &str) -> Access {
+        Access::writes(declared(workspace, &arguments.path))
+    }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let Site { name, workspace, cancel } = site;
