@@ -19,6 +19,7 @@ mod supervisor;
 mod tool_executor;
 mod turn;
 
+pub use policy::Visible;
 pub use provider::ProviderStatus;
 pub use runtime::{Defaults, RunError, RunRequest, RunResult, Runtime, SessionChoice, Watch, World};
 pub use session::{Accepted, NotAccepted};

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     model::{CallEnd, CallStatus, Hash, RunSpec, ToolCall, ToolSpec},
-    port::Tool,
+    port::{Artifacts, Tool},
     turn::Plan,
 };
 
@@ -23,13 +23,15 @@ pub(crate) struct Tools {
     registry: BTreeMap<Arc<str>, Arc<dyn Tool>>,
     /// One for each tool call that may be under way in this process.
     pub(crate) permits: Arc<Semaphore>,
+    /// Where whole outputs are kept.
+    pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
 impl Tools {
     /// These tools, with so many calls at once.
-    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, calls: usize) -> Self {
+    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
         let registry = tools.into_iter().map(|tool| (tool.spec().name.as_str().into(), tool)).collect();
-        Self { registry, permits: Arc::new(Semaphore::new(calls)) }
+        Self { registry, permits: Arc::new(Semaphore::new(calls)), artifacts }
     }
 
     /// What the model is told of the tools in `allowed`, sorted by name.

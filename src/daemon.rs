@@ -15,6 +15,7 @@ use hermod_actors::{
 };
 
 use crate::{
+    artifacts::FileArtifacts,
     clock::{self, SystemClock},
     environment::{self, Found, NoModel, Variables},
     provider::{ConfigError, HttpProvider},
@@ -196,7 +197,9 @@ pub async fn start(
     endpoints: Endpoints,
     defaults: Defaults,
 ) -> Result<Daemon, StartError> {
-    let Endpoints { providers, stages, .. } = endpoints;
+    let Endpoints { providers, stages, state, .. } = endpoints;
+    let artifacts =
+        FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let providers = providers.into_iter().map(|(name, adapter)| (name, adapter, PROVIDER_CALLS)).collect();
     let world = World {
         journal,
@@ -205,6 +208,7 @@ pub async fn start(
         providers,
         tools: tool::builtin(),
         tool_calls: TOOL_CALLS,
+        artifacts: Arc::new(artifacts),
         defaults,
     };
     let runtime = Runtime::start(world).await.map_err(StartError::Actors)?;

@@ -1,5 +1,6 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
 
+pub mod artifacts;
 pub mod cli;
 pub mod clock;
 pub mod daemon;

@@ -31,4 +31,4 @@ pub use record::{
 };
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};
-pub use tool::{CallEnd, CallStatus, EffectClass, ToolSpec};
+pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};

@@ -2,6 +2,8 @@
 
 mod intensity;
 mod retry;
+mod visible;
 
 pub(crate) use intensity::{Deaths, Intensity, Verdict};
 pub(crate) use retry::{Billing, RetryPolicy, billing};
+pub use visible::Visible;

@@ -4,7 +4,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, ToolSpec};
+use super::Shelf;
+use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, Timestamp, ToolSpec};
 
 /// Something that the model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
@@ -61,6 +62,11 @@ pub struct Invocation {
     pub workspace: Arc<str>,
     /// The arguments, an object that `plan` accepted.
     pub arguments: Value,
+    /// The time at which the attempt starts.
+    pub now: Timestamp,
+    /// Where output goes that is too long to be shown. A result over [`MAX_OUTPUT`](crate::model::MAX_OUTPUT) bytes is
+    /// kept there in any case; a tool that makes much output puts it there as it comes.
+    pub shelf: Shelf,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
 }

@@ -51,6 +51,7 @@ impl Runtime {
             providers: world.providers,
             tools: world.tools,
             tool_calls: world.tool_calls,
+            artifacts: world.artifacts,
             terminated,
             doors,
         };

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{BootId, Ended, IdError, RunId, RunSpec, SessionId, Timestamp, Usage},
-    port::{Clock, Journal, Provider, ReadError, Tool},
+    port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
     session::NotAccepted,
     supervisor::Terminated,
 };
@@ -22,6 +22,8 @@ pub struct World {
     pub tools: Vec<Arc<dyn Tool>>,
     /// How many tool calls may be under way at once.
     pub tool_calls: usize,
+    /// Where outputs are kept that are too long for the model.
+    pub artifacts: Arc<dyn Artifacts>,
     /// What a request that does not say otherwise is run with.
     pub defaults: Defaults,
 }

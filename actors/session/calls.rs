@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     hub::Hub,
     model::{Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, SessionId},
-    port::{Deltas, Invocation, ModelRequest},
+    port::{ArtifactName, Deltas, Invocation, ModelRequest, Shelf},
     provider::{Lease, NoLease, ProviderMsg},
-    session::{Inner, SessionMsg, Wiring, view::EncodedView},
+    session::{Inner, SessionMsg, Wiring, output::presentable, view::EncodedView},
     supervisor::ProvidersMsg,
     tool_executor::{ToolExecutorMsg, arguments},
     turn::{Effect, Input, Turn},
@@ -152,12 +152,16 @@ impl Tasks {
         let cancel = CancellationToken::new();
         let guard = Guard::new(self.session.clone(), call, attempt);
         let Some((name, text, spec)) = turn.tool_call(call) else { return Begun::Call(cancel) };
+        let own = ArtifactName { session: self.id, call, attempt };
+        let shelf = Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own);
         let invocation = arguments(text).map(|arguments| Invocation {
             call,
             attempt,
             task: spec.task.as_str().into(),
             workspace: spec.workspace.as_str().into(),
             arguments,
+            now: self.wiring.clock.at(),
+            shelf: shelf.clone(),
             cancel: cancel.clone(),
         });
         let tool = self.wiring.tools.get(&name).cloned();
@@ -172,6 +176,7 @@ impl Tasks {
                 }
                 (_, Err(error)) => CallEnd::error(CallStatus::Error, &error, None, "send one JSON object"),
             };
+            let end = presentable(end, &shelf).await;
             drop(permit);
             lost.ended();
             guard.answer(Input::ToolEnded { call, attempt, end });

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::{
     hub::Hub,
     persistence::{Persistence, PersistenceMsg},
-    port::{Clock, Journal, Provider, Tool},
+    port::{Artifacts, Clock, Journal, Provider, Tool},
     provider::Leases,
     session::Wiring,
     tool_executor::{ToolExecutor, Tools},
@@ -64,6 +64,7 @@ pub(crate) struct Parts {
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tool_calls: usize,
+    pub(crate) artifacts: Arc<dyn Artifacts>,
     pub(crate) terminated: watch::Sender<Option<Terminated>>,
     /// Where the parts that `Runtime` talks to go.
     pub(crate) doors: tokio::sync::oneshot::Sender<Doors>,
@@ -108,7 +109,7 @@ impl Actor for Root {
             providers: providers.clone(),
             executor: executor.clone(),
             leases,
-            tools: Arc::new(Tools::new(parts.tools, parts.tool_calls)),
+            tools: Arc::new(Tools::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::clone(&hub),
             clock: parts.clock,
         });

@@ -159,7 +159,7 @@ impl ScriptedTool {
     pub fn endless(name: &str, effect: EffectClass) -> Self {
         Self::new(name, effect, |invocation| async move {
             invocation.cancel.cancelled().await;
-            CallEnd { status: CallStatus::Stopped, content: "stopped".into() }
+            CallEnd::new(CallStatus::Stopped, "stopped")
         })
     }
 }

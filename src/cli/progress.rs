@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_tool_call_is_told_from_what_the_model_asked() {
-        let end = CallEnd { status: CallStatus::Ok, content: "secret".into() };
+        let end = CallEnd::new(CallStatus::Ok, "secret");
         let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
         check(
             vec![answered(), started(1), ended],
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_told_with_its_reason() {
-        let end = CallEnd { status: CallStatus::InDoubt, content: "who knows".into() };
+        let end = CallEnd::new(CallStatus::InDoubt, "who knows");
         let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
         check(vec![ended], &[Some("tool 2.1  ? in doubt: who knows")]);
         let failure = Failure::new(FailureClass::Overloaded, "try\nlater");

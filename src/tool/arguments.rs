@@ -80,6 +80,10 @@ impl Shape {
             );
         }
         let field = dotted(path);
+        if let (ValidationErrorKind::FalseSchema, Some(field)) = (error.kind(), &field) {
+            let what = format!("unknown field `{field}`");
+            return at(Some(field.clone()), what, "leave it out; there are no fields".into());
+        }
         let named = field.as_deref().map_or("the arguments are".into(), |field| format!("`{field}` is"));
         if let ValidationErrorKind::Type { kind } = error.kind() {
             let expected = expected(kind);

@@ -15,9 +15,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Visible,
     blocking::{Asker, Failed, blocking},
-    paths::{declared, open_folder, resolve},
+    paths::{declared, one_line, open_folder, resolve},
     typed::{Site, Typed},
 };
 
@@ -208,8 +207,4 @@ fn target(folder: BorrowedFd<'_>, name: &OsStr) -> String {
         Err(Errno::NOENT) => "[gone meanwhile]".into(),
         Err(error) => format!("[{error}]"),
     }
-}
-
-fn one_line(name: &[u8]) -> String {
-    Visible::of(name).text.replace('\n', "␊").replace('\t', "␉")
 }

@@ -2,8 +2,8 @@ use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{Access, CallEnd, CallStatus, EffectClass, ToolSpec},
-    port::{BadArguments, Intent, Invocation, Tool},
+    model::{Access, CallEnd, CallStatus, EffectClass, Timestamp, ToolSpec},
+    port::{BadArguments, Intent, Invocation, Shelf, Tool},
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -37,13 +37,15 @@ pub trait Typed: Debug + Send + Sync + 'static {
     fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
 }
 
-/// Where and under which name a call works.
+/// Where and when a call works.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// `<call>-<attempt>`: names what the call leaves behind.
-    pub name: String,
     /// The folder in which the tool works.
     pub workspace: Arc<str>,
+    /// The time at which the call started.
+    pub now: Timestamp,
+    /// Where output goes that is too long to be shown; knows the call and the attempt.
+    pub shelf: Shelf,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
 }
@@ -87,8 +89,9 @@ impl<T: Typed> Tool for Made<T> {
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         let arguments = self.read(&invocation.arguments);
         let site = Site {
-            name: format!("{}-{}", invocation.call, invocation.attempt),
             workspace: invocation.workspace,
+            now: invocation.now,
+            shelf: invocation.shelf,
             cancel: invocation.cancel,
         };
         Box::pin(async move {

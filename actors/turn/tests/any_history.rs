@@ -150,7 +150,7 @@ fn cancelled(driver: &Driver) -> Option<Input> {
         CallState::Started(started, _) => Some(started),
         CallState::Proposed | CallState::Admitted(_) | CallState::Ended(_) => None,
     })?;
-    let end = CallEnd { status: CallStatus::Stopped, content: "stopped".into() };
+    let end = CallEnd::new(CallStatus::Stopped, "stopped");
     Some(Input::ToolEnded { call: started.call, attempt: started.attempt, end })
 }
 
