@@ -11,7 +11,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
     model::{Amounts, Hash, Limits, ModelRef, RunSpec, Timestamp},
-    port::{Clock, Journal, Provider},
+    port::{Clock, Journal, Provider, Tool},
 };
 
 use crate::{
@@ -59,6 +59,9 @@ pub enum StartError {
     /// A provider cannot be made.
     #[error(transparent)]
     Provider(#[from] ConfigError),
+    /// There is no model at all.
+    #[error("no model was given; name at least one")]
+    Nobody,
     /// The script of a rehearsal that goes on is gone.
     #[error("{}: {reason}; the rehearsal that needs it cannot go on without it", path.display())]
     Script {
@@ -198,21 +201,42 @@ pub async fn start(
     defaults: Defaults,
 ) -> Result<Daemon, StartError> {
     let Endpoints { providers, stages, state, .. } = endpoints;
+    let providers = providers.into_iter().collect();
+    let runtime = runtime(Parts { journal, state, providers, tools: tool::builtin(), defaults }).await?;
+    Ok(Daemon { runtime, _stages: stages })
+}
+
+/// What a runtime is made of, besides what all have in common.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// The store, open.
+    pub(crate) journal: Arc<dyn Journal>,
+    /// The state directory.
+    pub(crate) state: PathBuf,
+    /// The endpoints by name.
+    pub(crate) providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
+    /// The tools.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// What a request that does not say otherwise is run with.
+    pub(crate) defaults: Defaults,
+}
+
+/// Starts the actors on these parts.
+pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
+    let Parts { journal, state, providers, tools, defaults } = parts;
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
-    let providers = providers.into_iter().map(|(name, adapter)| (name, adapter, PROVIDER_CALLS)).collect();
     let world = World {
         journal,
         clock: Arc::new(SystemClock::default()),
         boot: clock::boot(),
-        providers,
-        tools: tool::builtin(),
+        providers: providers.into_iter().map(|(name, adapter)| (name, adapter, PROVIDER_CALLS)).collect(),
+        tools,
         tool_calls: TOOL_CALLS,
         artifacts: Arc::new(artifacts),
         defaults,
     };
-    let runtime = Runtime::start(world).await.map_err(StartError::Actors)?;
-    Ok(Daemon { runtime, _stages: stages })
+    Runtime::start(world).await.map_err(StartError::Actors)
 }
 
 /// The spec of a run that asks for nothing special.

@@ -23,7 +23,7 @@ pub use event::{Event, EventBody};
 pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
-pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
+pub use message::{Answer, AssistantMessage, Finish, Flaw, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, ModelAnswered, ModelFailed,

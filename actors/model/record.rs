@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish,
-    Hash, Incarnation, ModelRef, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    Flaw, Hash, Incarnation, ModelRef, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -189,6 +189,9 @@ pub struct ModelAnswered {
     pub message: Arc<AssistantMessage>,
     /// Why it ended.
     pub finish: Finish,
+    /// What is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flaw: Option<Flaw>,
     /// What it used, if the provider said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -235,6 +238,9 @@ pub struct CallAdmitted {
     pub access: Access,
     /// Hash of the arguments as the tool gets them.
     pub arguments: Hash,
+    /// The number of an earlier call of the answer that is the same and must not be made twice: this one gets its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<u32>,
 }
 
 /// See [`Body::CallStarted`].
@@ -269,6 +275,13 @@ pub struct CallLost {
     pub call: CallId,
     /// The attempt that was lost.
     pub attempt: Attempt,
+}
+
+impl ModelAnswered {
+    /// Whether it is not part of the conversation: the model was asked again.
+    pub fn is_discarded(&self) -> bool {
+        self.flaw.is_some_and(Flaw::discards)
+    }
 }
 
 impl RunStopping {

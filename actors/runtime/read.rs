@@ -52,7 +52,7 @@ impl Runtime {
         let records = self.journal(row.session, row.last.saturating_sub(1).max(row.first)).await?;
         let said = records.iter().find_map(|(_, record)| {
             let Body::ModelAnswered(answered) = &record.body else { return None };
-            (answered.call.run == row.id).then(|| Arc::clone(&answered.message))
+            (answered.call.run == row.id && !answered.is_discarded()).then(|| Arc::clone(&answered.message))
         });
         let text = said.filter(|said| !said.text.is_empty()).map(|said| AssistantMessage::clone(&said).text);
         Ok(RunResult {

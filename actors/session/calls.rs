@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     hub::Hub,
     model::{Attempt, CallEnd, CallId, CallStatus, Event, EventBody, Failure, FailureClass, SessionId},
+    policy::arguments,
     port::{ArtifactName, Deltas, Invocation, ModelRequest, Shelf},
     provider::{Lease, NoLease, ProviderMsg},
     session::{Inner, SessionMsg, Wiring, output::presentable, view::EncodedView},
     supervisor::ProvidersMsg,
-    tool_executor::{ToolExecutorMsg, arguments},
+    tool_executor::ToolExecutorMsg,
     turn::{Effect, Input, Turn},
 };
 
@@ -174,7 +175,9 @@ impl Tasks {
                     let error = format!("the tool `{name}` is not there any more");
                     CallEnd::error(CallStatus::Error, &error, None, "try another way")
                 }
-                (_, Err(error)) => CallEnd::error(CallStatus::Error, &error, None, "send one JSON object"),
+                (_, Err(error)) => {
+                    CallEnd::error(CallStatus::Error, &error.to_string(), None, "send one JSON object")
+                }
             };
             let end = presentable(end, &shelf).await;
             drop(permit);

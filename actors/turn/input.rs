@@ -45,7 +45,18 @@ pub(crate) enum Plan {
     /// It may run.
     Admit { tool: Arc<str>, intent: Intent, arguments: Hash },
     /// It may not; the model reads why.
-    Refuse { tool: Arc<str>, end: CallEnd },
+    Refuse { fault: Fault, end: CallEnd },
+}
+
+/// Why a call may not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There is no such tool.
+    UnknownTool,
+    /// Its arguments are no JSON.
+    Malformed,
+    /// Its arguments are not acceptable.
+    Unacceptable,
 }
 
 /// Something that ought to be in flight. Its identity is all of it: the shell starts what it has not begun.

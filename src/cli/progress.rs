@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hermod_actors::model::{
-    Body, CallEnded, CallId, CallStarted, CallStatus, ModelAnswered, ModelFailed, Record, RunId,
+    Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, Record, RunId,
 };
 
 /// Characters of arguments that are shown.
@@ -72,7 +72,13 @@ impl Progress {
             1 => ", 1 tool call".into(),
             calls => format!(", {calls} tool calls"),
         };
-        format!("model {}   answered{took}{tokens}{calls}", call.iteration)
+        let flaw = match answered.flaw {
+            Some(Flaw::Malformed) => "; arguments are not JSON, asked again",
+            Some(Flaw::Truncated) => "; cut off within a call, asked again",
+            Some(Flaw::UnknownTools) => "; no such tool",
+            None => "",
+        };
+        format!("model {}   answered{took}{tokens}{calls}{flaw}", call.iteration)
     }
 
     fn started(&mut self, started: &CallStarted, now: u64) -> String {
@@ -171,6 +177,7 @@ mod tests {
             attempt: 1,
             message: Arc::new(AssistantMessage { calls, ..AssistantMessage::default() }),
             finish: Finish::ToolCalls,
+            flaw: None,
             usage: Some(Usage { input_tokens: 12, output_tokens: 3, ..Usage::default() }),
         }))
     }

@@ -147,6 +147,7 @@ async fn said(reader: &Reader, row: &RunRow) -> Result<Option<String>, Failure> 
         .records(row.session, row.first, |(_, record)| {
             if let Body::ModelAnswered(answered) = record.body
                 && answered.call.run == run
+                && !answered.is_discarded()
                 && !answered.message.text.is_empty()
             {
                 said = Some(answered.message.text.clone());

@@ -141,6 +141,16 @@ impl Driver {
         self.feed(&Input::ModelFailed { call, attempt, failure: Failure::new(class, "x") })
     }
 
+    /// The results in the view.
+    pub(super) fn contents(&self) -> Vec<String> {
+        let (messages, _) = self.turn.render(Cursor::default());
+        let content = |message: Message| match message {
+            Message::Tool { content, .. } => Some(content.to_string()),
+            Message::System(_) | Message::User(_) | Message::Assistant(_) => None,
+        };
+        messages.into_iter().filter_map(content).collect()
+    }
+
     /// The view, a letter for each message.
     pub(super) fn view(&self) -> String {
         letters(&self.turn)
