@@ -316,9 +316,10 @@ async fn an_edit_that_does_not_fit_changes_nothing_and_is_named() {
 /// An attempt of an edit, with what earlier attempts of the call have noted.
 async fn attempt(world: &World, shelf: &Shelf, attempt: u32, edit: &Value) -> CallEnd {
     let workspace = world.at("");
-    let call = invocation(workspace.to_str().unwrap(), json!({"path": "a", "edits": [edit]}));
+    let call =
+        invocation(workspace.to_str().expect("a path in UTF-8"), json!({"path": "a", "edits": [edit]}));
     let shelf = shelf.of_attempt(attempt);
-    let (_, make) = TOOLS.iter().find(|(name, _)| *name == "edit_file").unwrap();
+    let (_, make) = TOOLS.iter().find(|(name, _)| *name == "edit_file").expect("the tool");
     make().run(Invocation { shelf, attempt, ..call }).await
 }
 

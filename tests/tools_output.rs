@@ -126,7 +126,8 @@ async fn each_stream_has_its_share_of_the_room() {
 async fn binary_output_is_made_visible_and_kept_as_it_is() {
     let world = World::new();
     // All bytes, many times over: NUL, escapes, invalid UTF-8.
-    let all = (0..=255).map(|byte| format!("\\{byte:03o}")).collect::<String>();
+    let all: Vec<_> = (0..=255).map(|byte| format!("\\{byte:03o}")).collect();
+    let all = all.concat();
     let command = format!("printf '{all}' > all; for i in $(seq 400); do cat all; done");
     let (end, told) = world.shell(&command).await;
     let stdout = told["stdout"].as_str().unwrap();
