@@ -53,12 +53,9 @@ async fn a_result_of_any_size_is_recorded_short() {
     let runtime = start(asking(&["long"])).await;
     let result = runtime.run(RunRequest::new("go")).await.expect("it ends");
     let records = runtime.journal(result.session, 1).await.expect("a journal");
-    let end = records.iter().find_map(|(_, record)| match &record.body {
-        Body::CallEnded(ended) => Some(&ended.end),
-        body => {
-            assert!(!matches!(body, Body::RunEnded(_)), "the call has no end");
-            None
-        }
+    let end = records.iter().find_map(|(_, record)| {
+        let Body::CallEnded(ended) = &record.body else { return None };
+        Some(&ended.end)
     });
     let Some(CallEnd { status, content, artifact }) = end else { panic!("no end") };
     assert_eq!(*status, CallStatus::Ok);
