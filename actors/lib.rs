@@ -20,6 +20,7 @@ mod supervisor;
 mod tool_executor;
 mod turn;
 
+pub use policy::Visible;
 pub use provider::ProviderStatus;
 pub use runtime::{
     AnswerSource, Defaults, RunError, RunRequest, RunResult, Runtime, Said, SessionChoice, Steered, Watch,

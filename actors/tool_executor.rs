@@ -13,9 +13,10 @@ use tokio::sync::Semaphore;
 
 use crate::{
     look::Look,
-    model::{CallEnd, CallStatus, Hash, ToolCall, ToolSpec},
-    port::Tool,
-    turn::Plan,
+    model::{CallEnd, CallStatus, Hash, RunSpec, ToolCall, ToolSpec},
+    policy::{Unreadable, arguments, tool_name},
+    port::{Artifacts, Tool},
+    turn::{Fault, Plan},
 };
 
 /// What sessions see of the executor without asking it: the tools by name, and the permits.
@@ -24,19 +25,20 @@ pub(crate) struct Tools {
     registry: BTreeMap<Arc<str>, Arc<dyn Tool>>,
     /// One for each tool call that may be under way in this process.
     pub(crate) permits: Arc<Semaphore>,
+    /// Where whole outputs are kept.
+    pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
 impl Tools {
     /// These tools, with so many calls at once.
-    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, calls: usize) -> Self {
+    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
         let registry = tools.into_iter().map(|tool| (tool.spec().name.as_str().into(), tool)).collect();
-        Self { registry, permits: Arc::new(Semaphore::new(calls)) }
+        Self { registry, permits: Arc::new(Semaphore::new(calls)), artifacts }
     }
 
     /// What the model is told of the tools in `allowed`, sorted by name.
     pub(crate) fn specs(&self, allowed: &[String]) -> Vec<ToolSpec> {
-        let tools = self.registry.iter().filter(|(name, _)| allowed.iter().any(|a| **a == ***name));
-        tools.map(|(_, tool)| tool.spec().clone()).collect()
+        self.known(allowed).map(|(_, tool)| tool.spec().clone()).collect()
     }
 
     /// All names, sorted.
@@ -50,69 +52,53 @@ impl Tools {
     }
 
     /// Judges the calls of an answer, each for itself: nothing is run.
-    pub(crate) fn plan(&self, calls: &[ToolCall], allowed: &[String]) -> Arc<[Plan]> {
-        calls.iter().map(|call| self.plan_one(call, allowed)).collect()
+    pub(crate) fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[Plan]> {
+        calls.iter().map(|call| self.plan_one(call, spec)).collect()
     }
 
-    fn plan_one(&self, call: &ToolCall, allowed: &[String]) -> Plan {
-        let Some((name, tool)) = self
-            .registry
-            .get_key_value(call.name.as_str())
-            .filter(|(name, _)| allowed.iter().any(|allowed| **allowed == ***name))
-        else {
+    fn plan_one(&self, call: &ToolCall, spec: &RunSpec) -> Plan {
+        let known: Vec<&str> = self.known(&spec.tools).map(|(name, _)| &**name).collect();
+        let found = tool_name(&call.name, &known).and_then(|name| self.registry.get_key_value(name));
+        let Some((name, tool)) = found else {
             let error = format!("there is no tool `{}`", call.name);
-            let hint = format!("the tools are: {}", allowed.join(", "));
-            return refuse(&call.name, CallEnd::error(CallStatus::Error, &error, None, &hint));
+            let hint = format!("the tools are: {}", known.join(", "));
+            return refuse(Fault::UnknownTool, &error, None, &hint);
         };
         let arguments = match arguments(&call.arguments) {
             Ok(arguments) => arguments,
-            Err(error) => {
-                let hint = "send the arguments as one JSON object";
-                return refuse(name, CallEnd::error(CallStatus::Error, &error, None, hint));
+            Err(error @ Unreadable::Malformed { .. }) => {
+                return refuse(Fault::Malformed, &error.to_string(), None, ONE_OBJECT);
+            }
+            Err(error @ Unreadable::NotAnObject(_)) => {
+                return refuse(Fault::Unacceptable, &error.to_string(), None, ONE_OBJECT);
             }
         };
-        match catch_unwind(AssertUnwindSafe(|| tool.plan(&arguments))) {
-            Ok(Ok(effect)) => Plan::Admit {
-                tool: Arc::clone(name),
-                effect,
-                arguments: Hash::of(arguments.to_string().as_bytes()),
-            },
-            Ok(Err(bad)) => {
-                refuse(name, CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint))
-            }
+        match catch_unwind(AssertUnwindSafe(|| tool.plan(&arguments, &spec.workspace))) {
+            Ok(Ok(intent)) => Plan::Admit { tool: Arc::clone(name), intent, arguments: hash(arguments) },
+            Ok(Err(bad)) => refuse(Fault::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
             Err(_) => {
                 let error = format!("`{name}` panicked when it looked at the arguments");
-                refuse(name, CallEnd::error(CallStatus::Error, &error, None, "try another way"))
+                refuse(Fault::Unacceptable, &error, None, "try another way")
             }
         }
     }
+
+    /// The tools in `allowed`, sorted by name.
+    fn known<'a>(&'a self, allowed: &'a [String]) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<dyn Tool>)> {
+        self.registry.iter().filter(|(name, _)| allowed.iter().any(|allowed| **allowed == ***name))
+    }
 }
 
-fn refuse(tool: &str, end: CallEnd) -> Plan {
-    Plan::Refuse { tool: tool.into(), end }
+const ONE_OBJECT: &str = "send the arguments as one JSON object";
+
+fn refuse(fault: Fault, error: &str, field: Option<&str>, hint: &str) -> Plan {
+    Plan::Refuse { fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }
 }
 
-/// Reads the arguments of a call: none at all means `{}`, and JSON within a JSON string is unwrapped.
-pub(crate) fn arguments(text: &str) -> Result<Value, String> {
-    if text.trim().is_empty() {
-        return Ok(Value::Object(serde_json::Map::new()));
-    }
-    let read = |text: &str| {
-        serde_json::from_str::<Value>(text).map_err(|error| format!("the arguments are not JSON: {error}"))
-    };
-    let value = match read(text)? {
-        Value::String(inner) => read(&inner)?,
-        value @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            value
-        }
-    };
-    match value {
-        Value::Object(_) => Ok(value),
-        Value::Null => Ok(Value::Object(serde_json::Map::new())),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::String(_) => {
-            Err(format!("the arguments are {value}, not a JSON object"))
-        }
-    }
+/// The order of fields makes no difference.
+fn hash(mut arguments: Value) -> Hash {
+    arguments.sort_all_objects();
+    Hash::of(arguments.to_string().as_bytes())
 }
 
 /// What the executor has seen since the process began.
@@ -169,22 +155,53 @@ impl Actor for ToolExecutor {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::{
+        model::EffectClass,
+        testkit::{MemoryArtifacts, ScriptedTool, world},
+    };
+
+    fn plan(name: &str, arguments: &str) -> Plan {
+        let tool = |name: &str| Arc::new(ScriptedTool::saying(name, EffectClass::Once, "")) as Arc<dyn Tool>;
+        let tools = Tools::new(vec![tool("read"), tool("hidden")], 1, Arc::new(MemoryArtifacts::default()));
+        let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
+        let journal = Arc::new(crate::testkit::MemoryJournal::new());
+        let nobody = crate::testkit::ScriptedProvider::new(std::time::Duration::ZERO, |_| {
+            Ok(crate::testkit::says(""))
+        });
+        let spec = RunSpec { tools: vec!["read".into()], ..world(journal, nobody, vec![]).defaults.spec };
+        tools.plan(&[call], &spec)[0].clone()
+    }
+
+    /// The call is refused for this, and the model reads `part`.
+    #[track_caller]
+    fn check_refused(name: &str, arguments: &str, (fault, part): (Fault, &str)) {
+        let plan = plan(name, arguments);
+        let Plan::Refuse { fault: told, end } = plan else { panic!("{name} {arguments} is admitted") };
+        assert_eq!((told, end.status), (fault, CallStatus::Error), "{name} {arguments}");
+        assert!(end.content.contains(part), "{}", end.content);
+    }
 
     #[test]
-    fn arguments_are_read_as_models_write_them() {
-        let check = |text: &str, expected: Result<&str, &str>| {
-            let read = arguments(text).map(|value| value.to_string());
-            match expected {
-                Ok(json) => assert_eq!(read.as_deref(), Ok(json), "{text}"),
-                Err(part) => assert!(read.as_ref().is_err_and(|e| e.contains(part)), "{text}: {read:?}"),
-            }
+    fn calls_are_judged() {
+        check_refused("weather", "{}", (Fault::UnknownTool, "the tools are: read"));
+        check_refused("hidden", "{}", (Fault::UnknownTool, "there is no tool `hidden`"));
+        check_refused("weather", "{", (Fault::UnknownTool, "there is no tool `weather`"));
+        check_refused("read", "{", (Fault::Malformed, "EOF while parsing an object at line 1 column 1"));
+        check_refused("read", "[]", (Fault::Unacceptable, "not a JSON object"));
+        let admitted = Plan::Admit {
+            tool: "read".into(),
+            intent: EffectClass::Once.into(),
+            arguments: hash(json!({"a": 1, "b": [2]})),
         };
-        check("", Ok("{}"));
-        check("null", Ok("{}"));
-        check(r#"{"a":1}"#, Ok(r#"{"a":1}"#));
-        check(r#""{\"a\":1}""#, Ok(r#"{"a":1}"#));
-        check("[1]", Err("[1], not a JSON object"));
-        check(r#"{"a":"#, Err("EOF"));
+        for (name, arguments) in [
+            ("read", r#"{"a":1,"b":[2]}"#),
+            ("ReadTool", r#"{"b":[2],"a":1}"#),
+            ("red", r#""{\"a\":1,\"b\":[2]}""#),
+        ] {
+            assert_eq!(plan(name, arguments), admitted, "{name} {arguments}");
+        }
     }
 }

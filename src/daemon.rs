@@ -12,10 +12,11 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
     model::{Amounts, Hash, Limits, ModelRef, RetryAttempts, RetryPolicy, RunSpec, Timestamp},
-    port::{Clock, Journal, Provider},
+    port::{Clock, Journal, Provider, Tool},
 };
 
 use crate::{
+    artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::{self, Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
@@ -57,6 +58,9 @@ pub enum StartError {
     /// A provider cannot be made.
     #[error(transparent)]
     Provider(#[from] ConfigError),
+    /// There is no model at all.
+    #[error("no model was given; name at least one")]
+    Nobody,
     /// The script of a rehearsal that goes on is gone.
     #[error("{}: {reason}; the rehearsal that needs it cannot go on without it", path.display())]
     Script {
@@ -205,20 +209,53 @@ pub async fn start(
     endpoints: Endpoints,
     (config, defaults): (&Config, Defaults),
 ) -> Result<Daemon, StartError> {
-    let Endpoints { providers, stages, .. } = endpoints;
+    let Endpoints { providers, stages, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
+    let tools = tool::builtin(tool::Settings { shell_timeout: config.tools.shell.timeout.0 });
+    let runtime =
+        runtime(Parts { journal, state, providers, tools, tool_calls: tool_calls(config), defaults }).await?;
+    Ok(Daemon { runtime, _stages: stages })
+}
+
+/// What a runtime is made of, besides what all have in common.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// The store, open.
+    pub(crate) journal: Arc<dyn Journal>,
+    /// The state directory.
+    pub(crate) state: PathBuf,
+    /// The endpoints by name, and how many calls each may have at once.
+    pub(crate) providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
+    /// The tools.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// How many tool calls may be under way at once.
+    pub(crate) tool_calls: usize,
+    /// What a request that does not say otherwise is run with.
+    pub(crate) defaults: Defaults,
+}
+
+/// How many tool calls may be under way at once.
+pub(crate) fn tool_calls(config: &Config) -> usize {
+    usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX)
+}
+
+/// Starts the actors on these parts.
+pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
+    let Parts { journal, state, providers, tools, tool_calls, defaults } = parts;
+    let artifacts =
+        FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let world = World {
         journal,
         clock: Arc::new(SystemClock::default()),
         boot: clock::boot(),
         providers,
-        tools: tool::builtin(tool::Settings { shell_timeout: config.tools.shell.timeout.0 }),
-        tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
+        tools,
+        tool_calls,
         submissions: SUBMISSIONS,
+        artifacts: Arc::new(artifacts),
         defaults,
     };
-    let runtime = Runtime::start(world).await.map_err(StartError::Actors)?;
-    Ok(Daemon { runtime, _stages: stages })
+    Runtime::start(world).await.map_err(StartError::Actors)
 }
 
 /// The spec of a run that asks for nothing special.

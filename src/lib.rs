@@ -1,5 +1,7 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
 
+pub mod artifacts;
+mod builder;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -13,3 +15,10 @@ pub mod rehearsal;
 pub mod secret;
 pub mod store;
 pub mod tool;
+
+pub use builder::Builder;
+pub use hermod_actors::{
+    RunError, RunRequest, RunResult, Runtime,
+    model::{CallEnd, EffectClass, Event, Outcome},
+    port::Tool,
+};

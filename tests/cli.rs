@@ -62,6 +62,69 @@ fn the_journal_shows_every_step() {
 }
 
 #[test]
+fn calls_of_one_answer_wait_for_what_they_conflict_with() {
+    let world = World::new();
+    let write = |content| json!({ "tool": "write_file", "arguments": { "path": "a", "content": content } });
+    let read = json!({ "tool": "read_file", "arguments": { "path": "./a" } });
+    // The shell would overtake a writer that did not wait for it.
+    let slow = json!({ "tool": "shell", "arguments": { "command": "sleep 0.2; cat a" } });
+    let step = json!({ "call": [write("one"), read, slow, write("two"), read] });
+    let say = json!({ "say": "{{result:1.2}} {{result:1.3}} {{result:1.5}}" });
+    let answer = world.ok(&["run", &world.script(&json!([step, say])), "go"]);
+    assert!(answer.starts_with("[rehearsal] one {") && answer.ends_with("} two\n"), "{answer}");
+    assert!(answer.contains(r#""stdout":"one""#), "{answer}");
+}
+
+#[test]
+fn a_model_that_calls_badly_is_told_and_then_given_up() {
+    let world = World::new();
+    let call = |tool: &str, arguments: Value| json!({ "call": [{ "tool": tool, "arguments": arguments }] });
+    // What is meant is understood; what is not gets an error that says what there is.
+    let meant = call("ListFilesTool", json!("\"{\\\"limit\\\": 5}\""));
+    let unknown = call("weather", json!({}));
+    let steps = json!([meant, unknown, { "say": "{{result:1.1}} {{result:2.1}}" }]);
+    let answer = world.ok(&["run", &world.script(&steps), "hi"]);
+    assert!(
+        answer.contains("[empty folder]") && answer.contains("the tools are: current_time, edit_file"),
+        "{answer}"
+    );
+    // Broken JSON never runs: the model is asked twice more, then told.
+    let broken = call("write_file", json!("{\"path\": \"a\", \"content\": \"x"));
+    let answer = world.ok(&["run", &world.script(&json!([broken, { "say": "{{result:1.1}}" }])), "hi"]);
+    assert!(answer.contains("the arguments are not JSON: EOF while parsing a string at line 1"), "{answer}");
+    assert!(!world.work().join("a").exists());
+    let records = world.journal("last");
+    let answers = records.iter().filter(|record| record["kind"] == "model.answered");
+    let flaws: Vec<_> = answers.map(|record| &record["flaw"]).collect();
+    assert_eq!(flaws, [&json!("malformed"), &json!("malformed"), &Value::Null, &Value::Null]);
+    // A model that keeps calling what is not there is given up.
+    let forever = json!([{ "call": [{ "tool": "weather" }], "repeat": "forever" }]);
+    world.fails(&["run", &world.script(&forever), "hi"], 1, "failed (unknown_tool");
+    let cut = json!([{ "call": [{ "tool": "list_files" }], "finish": "length" }]);
+    world.fails(&["run", &world.script(&cut), "hi"], 1, "truncated");
+    let kinds = world.journal("last");
+    assert_eq!(kinds.iter().filter(|record| record["kind"] == "model.answered").count(), 5);
+    assert!(kinds.iter().all(|record| record["kind"] != "call.started"));
+}
+
+#[test]
+fn long_output_is_an_artifact_that_the_model_pages() {
+    let world = World::new();
+    let make = json!({ "tool": "shell", "arguments": { "command": "seq 1000000" } });
+    let steps = json!([
+        { "call": [make] },
+        { "call": [{ "tool": "read_artifact", "arguments": { "handle": "{{result:1.1#/artifact/handle}}", "offset": 6_888_874, "limit": 50 } }] },
+        { "say": "{{result:2.1}}" },
+    ]);
+    let answer = world.ok(&["run", &world.script(&steps), "hi"]);
+    assert!(answer.contains("\n999999\n1000000\n\n[bytes 6888"), "{answer}");
+    let records = world.journal("last");
+    let end = records.iter().find(|record| record["kind"] == "call.ended").unwrap();
+    assert_eq!(end["artifact"]["bytes"], 6_888_896, "{end}");
+    assert!(end["content"].as_str().unwrap().len() <= 50_000);
+}
+
+#[test]
 fn a_conversation_goes_on_with_its_history() {
     let world = World::new();
     let script = world.script(&json!([{ "say": "step {{step}}: {{user}}", "repeat": "forever" }]));

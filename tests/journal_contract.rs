@@ -306,7 +306,7 @@ async fn records(journal: &RedbJournal, session: SessionId) -> Result<usize, Rea
 
 fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> Write {
     let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
-    let end = CallEnd { status: CallStatus::Ok, content: content.into() };
+    let end = CallEnd::new(CallStatus::Ok, content);
     let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
     let record = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
     Write::Append(Box::new(Append::new(session, fence, seq, vec![record])))

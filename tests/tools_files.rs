@@ -5,12 +5,14 @@ use std::{
     io::Read,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
+    sync::Arc,
 };
 
 use hermod::tool::{Settings, TOOLS, builtin};
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
-    port::{Invocation, Progress},
+    port::{Artifacts, Invocation, Shelf},
+    testkit::{MemoryArtifacts, invocation},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -45,19 +47,10 @@ impl World {
 
     async fn call(&self, tool: &str, arguments: Value, cancel: &CancellationToken) -> CallEnd {
         let (_, make) = TOOLS.iter().find(|(name, _)| *name == tool).expect("a tool");
-        let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
-        let workspace = self.at("").to_str().expect("a path in UTF-8").into();
-        let cancel = cancel.clone();
+        let workspace = self.at("");
+        let workspace = workspace.to_str().expect("a path in UTF-8");
         make(Settings::default())
-            .run(Invocation {
-                call,
-                attempt: 1,
-                task: "task".into(),
-                workspace,
-                arguments,
-                cancel,
-                progress: Progress::default(),
-            })
+            .run(Invocation { cancel: cancel.clone(), ..invocation(workspace, arguments) })
             .await
     }
 }
@@ -93,7 +86,7 @@ fn the_table_names_each_tool_as_it_names_itself() {
 fn a_plan_tells_the_effect_or_the_fault() {
     let plan = |name: &str, arguments: Value| {
         let (_, make) = TOOLS.iter().find(|(tool, _)| *tool == name).unwrap();
-        make(Settings::default()).plan(&arguments)
+        make(Settings::default()).plan(&arguments, "/nowhere").map(|intent| intent.effect)
     };
     assert_eq!(plan("read_file", json!({"path": "a"})), Ok(EffectClass::Pure));
     assert_eq!(plan("list_files", json!({})), Ok(EffectClass::Pure));
@@ -271,4 +264,171 @@ async fn a_workspace_that_is_not_there_is_named() {
     let end = world.call("list_files", json!({}), &CancellationToken::new()).await;
     assert_eq!(end.status, CallStatus::Error);
     assert!(end.content.contains("cannot be used"), "{}", end.content);
+}
+
+#[tokio::test]
+async fn edits_replace_what_occurs_once() {
+    let world = World::new();
+    world.write("a.rs", "fn one() {}\nfn two() {}\n");
+    let edits = json!([{"old": "one", "new": "first"}, {"old": "fn first() {}\n", "new": ""}]);
+    let told = "replaced 2 texts in a.rs, which has 12 bytes now";
+    check(&world, "edit_file", json!({"path": "a.rs", "edits": edits}), told).await;
+    assert_eq!(fs::read_to_string(world.at("a.rs")).unwrap(), "fn two() {}\n");
+    // Bytes that are no text stay as they are.
+    world.write("b", b"\xff\0one\xfe");
+    let edits = json!([{"old": "one", "new": "zwei"}]);
+    let told = "replaced 1 text in b, which has 7 bytes now";
+    check(&world, "edit_file", json!({"path": "b", "edits": edits}), told).await;
+    assert_eq!(fs::read(world.at("b")).unwrap(), b"\xff\0zwei\xfe");
+    let same = json!([{"old": "zwei", "new": "zwei"}]);
+    let told = "nothing to change: b stays as it is";
+    check(&world, "edit_file", json!({"path": "b", "edits": same}), told).await;
+}
+
+#[tokio::test]
+async fn an_edit_that_does_not_fit_changes_nothing_and_is_named() {
+    let world = World::new();
+    world.write("a", "x y x\r\nz\r\n").link("out", "../secret");
+    fs::set_permissions(world.at("a"), fs::Permissions::from_mode(0o640)).unwrap();
+    let edit = |old: &str| json!({"path": "a", "edits": [{"old": "y", "new": "1"}, {"old": "z", "new": "2"}, {"old": old, "new": "3"}]});
+    for (old, what) in [
+        ("x", "occurs 2 times"),
+        ("y", "is not in the file as the edits before it leave it"),
+        ("", "is empty"),
+    ] {
+        check_refused(&world, ("edit_file", edit(old)), "edits[2].old", what).await;
+    }
+    let end = world.call("edit_file", edit("x\n2\n"), &CancellationToken::new()).await;
+    assert!(end.content.contains(r"the lines of this file end with \\r\\n"), "{}", end.content);
+    let edits = json!([{"old": "aa", "new": "b"}]);
+    world.write("b", "aaa");
+    check_refused(&world, ("edit_file", json!({"path": "b", "edits": edits})), "edits[0].old", "occurs 2")
+        .await;
+    for (path, what) in [("none", "does not exist"), ("src", "is a folder"), ("out", "leads out")] {
+        check_refused(&world, ("edit_file", json!({"path": path, "edits": edits})), "path", what).await;
+    }
+    check_refused(&world, ("edit_file", json!({"path": "a", "edits": []})), "edits", "less than 1 item")
+        .await;
+    let unnamed = json!({"path": "a", "edits": [{"old": "x", "new": "1"}, {"new": "1"}]});
+    check_refused(&world, ("edit_file", unnamed), "edits[1].old", "missing field").await;
+    assert_eq!(fs::read_to_string(world.at("a")).unwrap(), "x y x\r\nz\r\n");
+    assert_eq!(fs::metadata(world.at("a")).unwrap().mode() & 0o777, 0o640);
+}
+
+/// An attempt of an edit, with what earlier attempts of the call have noted.
+async fn attempt(world: &World, shelf: &Shelf, attempt: u32, edit: &Value) -> CallEnd {
+    let workspace = world.at("");
+    let call =
+        invocation(workspace.to_str().expect("a path in UTF-8"), json!({"path": "a", "edits": [edit]}));
+    let shelf = shelf.of_attempt(attempt);
+    let (_, make) = TOOLS.iter().find(|(name, _)| *name == "edit_file").expect("the tool");
+    make(Settings::default()).run(Invocation { shelf, attempt, ..call }).await
+}
+
+#[tokio::test]
+async fn an_edit_that_is_repeated_after_a_crash_finds_its_own_result() {
+    let (world, shelf) = (World::new(), invocation("/", json!({})).shelf);
+    // It would fit again, so only the notes tell that it was made.
+    let edit = json!({"old": "x", "new": "xy"});
+    let content = || fs::read_to_string(world.at("a")).unwrap();
+    world.write("a", "x");
+    assert_eq!(attempt(&world, &shelf, 1, &edit).await.status, CallStatus::Ok);
+    assert_eq!(content(), "xy");
+    let again = attempt(&world, &shelf, 2, &edit).await;
+    assert_eq!((again.status, content().as_str()), (CallStatus::Ok, "xy"));
+    assert_eq!(again.content, "replaced 1 text in a, which has 2 bytes now");
+    // The crash came before the change: then it is made.
+    world.write("a", "x");
+    assert_eq!(attempt(&world, &shelf, 3, &edit).await.status, CallStatus::Ok);
+    assert_eq!(content(), "xy");
+    // Somebody else was there in between: nobody knows.
+    world.write("a", "x!");
+    let unknown = attempt(&world, &shelf, 4, &edit).await;
+    assert_eq!((unknown.status, content().as_str()), (CallStatus::Error, "x!"));
+    assert!(unknown.content.contains("changed by somebody else"), "{}", unknown.content);
+}
+
+#[tokio::test]
+async fn an_edit_without_its_note_is_not_made() {
+    let world = World::new();
+    world.write("a", "x");
+    let full: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::full_after(0));
+    let shelf = Shelf::new(full, invocation("/", json!({})).shelf.own());
+    let end = attempt(&world, &shelf, 1, &json!({"old": "x", "new": "y"})).await;
+    assert_eq!((end.status, fs::read_to_string(world.at("a")).unwrap().as_str()), (CallStatus::Error, "x"));
+    assert!(end.content.contains("no space left"), "{}", end.content);
+}
+
+#[tokio::test]
+async fn a_search_finds_lines_and_leaves_out_what_git_does() {
+    let world = World::new();
+    fs::create_dir_all(world.at("target/deep")).unwrap();
+    fs::create_dir_all(world.at(".git")).unwrap();
+    world.write(".gitignore", "target/\n*.log\n").write(".git/config", "needle\n");
+    world.write("src/b.rs", "no\n  needle 1\nNeedle 2\r\n").write("src/a.txt", "\x1bneedle\n");
+    world.write("target/deep/t.txt", "needle\n").write("x.log", "needle\n").write(".hidden", "needle\n");
+    world.write("binary", b"needle\0needle\n").link("link", "../secret");
+    for (arguments, expected) in [
+        (json!({"pattern": "needle"}), ".hidden:1: needle\nsrc/a.txt:1: ␛needle\nsrc/b.rs:2:   needle 1\n"),
+        (
+            json!({"pattern": "(?i)needle \\d", "glob": "*.rs"}),
+            "src/b.rs:2:   needle 1\nsrc/b.rs:3: Needle 2\n",
+        ),
+        (json!({"pattern": "needle", "path": "src/a.txt"}), "src/a.txt:1: ␛needle\n"),
+        (json!({"pattern": "needle", "path": "src", "glob": "!*.rs"}), "src/a.txt:1: ␛needle\n"),
+        (json!({"pattern": "needle", "path": "target"}), "target/deep/t.txt:1: needle\n"),
+        (json!({"pattern": "s3cret"}), "[no match in 5 files]"),
+        (
+            json!({"pattern": "needle", "limit": 1}),
+            ".hidden:1: needle\n[truncated by `limit`: the first 1 matches; narrow `pattern`, `path` or `glob`]",
+        ),
+    ] {
+        check(&world, "search_files", arguments, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_search_is_bounded() {
+    let world = World::new();
+    let long = format!("{}needle{}\n", "é".repeat(5_000), "x".repeat(5_000));
+    world.write("long", &long).write("many", "needle\n".repeat(20_000)).write("huge", "x".repeat(9 << 20));
+    let end = world
+        .call("search_files", json!({"pattern": "needle", "path": "long"}), &CancellationToken::new())
+        .await;
+    assert!(
+        end.content.starts_with("long:1: …é")
+            && end.content.contains("éneedlex")
+            && end.content.ends_with("x…\n")
+    );
+    assert!(end.content.len() < 400, "{}", end.content.len());
+    let all = json!({"pattern": "needle", "limit": 1000, "glob": "many"});
+    let end = world.call("search_files", all, &CancellationToken::new()).await;
+    assert!(end.content.len() < 50_000 && end.content.contains("many:1000: needle\n[truncated by `limit`"));
+    let end =
+        world.call("search_files", json!({"pattern": "x$", "glob": "huge"}), &CancellationToken::new()).await;
+    assert!(end.content.contains("[1 files were not searched to their end"), "{}", end.content);
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    assert_eq!(
+        world.call("search_files", json!({"pattern": "x"}), &cancel).await.status,
+        CallStatus::Stopped
+    );
+    for (arguments, field, what) in [
+        (json!({"pattern": "("}), "pattern", "unclosed group"),
+        (json!({"pattern": ""}), "pattern", "is empty"),
+        (json!({"pattern": "a\\nb"}), "pattern", "not allowed"),
+        (json!({"pattern": "(a{1000}){1000}"}), "pattern", "size limit"),
+        (json!({"pattern": "a", "glob": "["}), "glob", "cannot be used"),
+        (json!({"pattern": "a", "path": "none"}), "path", "does not exist"),
+        (json!({"pattern": "a", "path": ".."}), "path", "leads out"),
+    ] {
+        check_refused(&world, ("search_files", arguments), field, what).await;
+    }
+}
+
+#[tokio::test]
+async fn the_time_is_that_of_the_call() {
+    let now = r#"{"utc":"2026-01-01T00:00:00Z","weekday":"Thursday"}"#;
+    check(&World::new(), "current_time", json!({}), now).await;
+    check_refused(&World::new(), ("current_time", json!({"zone": "CET"})), "zone", "unknown field").await;
 }

@@ -106,11 +106,12 @@ pub enum EventBody {
         /// The iteration.
         iteration: u32,
     },
-    /// A new attempt of a call begins: what an earlier one has shown is void.
+    /// What the attempts of a call have shown until now is void: a new one begins, or the answer was discarded and the
+    /// next iteration asks again.
     Retry {
         /// The call.
         call: CallId,
-        /// The new attempt.
+        /// The first attempt of which what is shown counts.
         attempt: Attempt,
     },
 }

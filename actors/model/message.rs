@@ -61,6 +61,28 @@ pub enum Finish {
     Refused,
 }
 
+/// What is wrong with an answer as a whole. How often it happens in a row is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flaw {
+    /// Each call names a tool that does not exist.
+    UnknownTools,
+    /// The arguments of a call are no JSON: the answer is discarded, and the model is asked again.
+    Malformed,
+    /// It ran into the limit of its output within a call: discarded likewise.
+    Truncated,
+}
+
+impl Flaw {
+    /// Whether the answer is not part of the conversation.
+    pub const fn discards(self) -> bool {
+        match self {
+            Self::UnknownTools => false,
+            Self::Malformed | Self::Truncated => true,
+        }
+    }
+}
+
 /// Tokens of one call. `input` counts everything read, cached or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {

@@ -1,5 +1,6 @@
 //! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
 
+mod access;
 mod budget;
 mod codec;
 mod durable;
@@ -16,6 +17,7 @@ mod run;
 mod time;
 mod tool;
 
+pub use access::Access;
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
 pub use codec::{DecodeError, decode, encode};
 pub use durable::Durable;
@@ -23,7 +25,7 @@ pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
-pub use message::{Answer, AssistantMessage, Finish, Message, ToolCall, Usage};
+pub use message::{Answer, AssistantMessage, Finish, Flaw, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
@@ -33,4 +35,4 @@ pub use record::{
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};
-pub use tool::{CallEnd, CallStatus, EffectClass, ToolSpec};
+pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};

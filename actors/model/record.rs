@@ -3,8 +3,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish, Hash,
-    Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish,
+    Flaw, Hash, Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -205,6 +205,9 @@ pub struct ModelAnswered {
     pub message: Arc<AssistantMessage>,
     /// Why it ended.
     pub finish: Finish,
+    /// What is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flaw: Option<Flaw>,
     /// What it used, if the provider said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -249,8 +252,14 @@ pub struct CallAdmitted {
     pub tool: Arc<str>,
     /// What it does to the world.
     pub effect: EffectClass,
+    /// What it touches: it waits for earlier calls of its answer that conflict.
+    #[serde(default, skip_serializing_if = "Access::is_none")]
+    pub access: Access,
     /// Hash of the arguments as the tool gets them.
     pub arguments: Hash,
+    /// The number of an earlier call of the answer that is the same and must not be made twice: this one gets its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<u32>,
 }
 
 /// See [`Body::CallStarted`].
@@ -294,6 +303,13 @@ impl RunAccepted {
             Some(before) => format!("{before}\n\n{}", self.input).into(),
             None => Arc::clone(&self.input),
         }
+    }
+}
+
+impl ModelAnswered {
+    /// Whether it is not part of the conversation: the model was asked again.
+    pub fn is_discarded(&self) -> bool {
+        self.flaw.is_some_and(Flaw::discards)
     }
 }
 

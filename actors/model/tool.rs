@@ -39,6 +39,18 @@ pub enum CallStatus {
     InDoubt,
 }
 
+/// Bytes of a result that a model reads at most; what is longer is kept as an artifact.
+pub const MAX_OUTPUT: usize = 50_000;
+
+/// A whole output that was too long to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Its name within its session, for `read_artifact`.
+    pub handle: String,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
 /// The end of a tool call: what the model will read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
@@ -46,12 +58,20 @@ pub struct CallEnd {
     pub status: CallStatus,
     /// Text, or JSON as text.
     pub content: String,
+    /// The whole, if the content is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<Artifact>,
 }
 
 impl CallEnd {
+    /// An end with `status` that says `content`.
+    pub fn new(status: CallStatus, content: impl Into<String>) -> Self {
+        Self { status, content: content.into(), artifact: None }
+    }
+
     /// The tool did what it was asked, and says `content`.
     pub fn ok(content: impl Into<String>) -> Self {
-        Self { status: CallStatus::Ok, content: content.into() }
+        Self::new(CallStatus::Ok, content)
     }
 
     /// An end with `status` whose content is `{error, field?, hint}`.
@@ -62,6 +82,6 @@ impl CallEnd {
             object.insert("field".into(), field.into());
         }
         object.insert("hint".into(), hint.into());
-        Self { status, content: serde_json::Value::Object(object).to_string() }
+        Self::new(status, serde_json::Value::Object(object).to_string())
     }
 }

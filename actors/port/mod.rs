@@ -1,6 +1,7 @@
 //! What the world must offer: traits that adapters implement. Nothing here assumes one process or one machine.
 
 mod admit;
+mod artifacts;
 mod clock;
 mod journal;
 mod ledger;
@@ -8,6 +9,7 @@ mod provider;
 mod tool;
 
 pub use admit::{View, admit};
+pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Shelf};
 pub use clock::Clock;
 pub use journal::{
     Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError, Refusal,
@@ -15,4 +17,4 @@ pub use journal::{
 };
 pub use ledger::{Posting, post};
 pub use provider::{Deltas, Encoder, ModelRequest, Provider, Segments};
-pub use tool::{BadArguments, Invocation, Progress, Tool};
+pub use tool::{BadArguments, Intent, Invocation, Progress, Tool};

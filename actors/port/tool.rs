@@ -8,15 +8,17 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{Attempt, CallEnd, CallId, EffectClass, ToolSpec};
+use super::Shelf;
+use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, Timestamp, ToolSpec};
 
 /// Something that the model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
     /// What the model is told of it.
     fn spec(&self) -> &ToolSpec;
 
-    /// Judges arguments without running anything: what the call would do to the world, or why it is not acceptable.
-    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments>;
+    /// Judges arguments without running anything: what the call would do in `workspace`, or why it is not acceptable.
+    /// It may look where a path leads, and nothing that takes longer.
+    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments>;
 
     /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
     /// 2.1 s as `Stopped`; when the future is dropped, nothing that it started is left running.
@@ -26,6 +28,22 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// that it timed out. `None` means the default of 10 min. A tool that has a limit of its own says a little more here.
     fn limit(&self, _arguments: &Value) -> Option<Duration> {
         None
+    }
+}
+
+/// What a call would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    /// Whether it may be repeated.
+    pub effect: EffectClass,
+    /// What it touches.
+    pub access: Access,
+}
+
+impl From<EffectClass> for Intent {
+    /// A call that touches nothing that others could touch.
+    fn from(effect: EffectClass) -> Self {
+        Self { effect, access: Access::default() }
     }
 }
 
@@ -54,6 +72,11 @@ pub struct Invocation {
     pub workspace: Arc<str>,
     /// The arguments, an object that `plan` accepted.
     pub arguments: Value,
+    /// The time at which the attempt starts.
+    pub now: Timestamp,
+    /// Where output goes that is too long to be shown. A result over [`MAX_OUTPUT`](crate::model::MAX_OUTPUT) bytes is
+    /// kept there in any case; a tool that makes much output puts it there as it comes.
+    pub shelf: Shelf,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
     /// Where the call may say how far it is.

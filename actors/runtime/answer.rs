@@ -47,7 +47,7 @@ pub(super) fn said(records: &[Arc<Record>], outcome: Outcome) -> Option<Said> {
         .iter()
         .filter_map(|record| {
             let Body::ModelAnswered(answered) = &record.body else { return None };
-            Some(&**answered)
+            (!answered.is_discarded()).then_some(&**answered)
         })
         .collect();
     let last = answers.iter().rposition(|answered| !answered.message.text.trim().is_empty())?;
@@ -83,8 +83,8 @@ mod tests {
             let calls = vec![call; *calls];
             let message = AssistantMessage { text: (*text).into(), calls, ..AssistantMessage::default() };
             let call = CallId { run: RunId::from_bits(1), iteration, n: 0 };
-            let answered =
-                ModelAnswered { call, attempt: 1, message: Arc::new(message), finish: *finish, usage: None };
+            let (message, finish) = (Arc::new(message), *finish);
+            let answered = ModelAnswered { call, attempt: 1, message, finish, flaw: None, usage: None };
             let body = Body::ModelAnswered(Box::new(answered));
             Arc::new(Record { at: Timestamp(0), active_ms: 0, body })
         };

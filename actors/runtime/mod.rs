@@ -54,6 +54,7 @@ impl Runtime {
             tools: world.tools,
             tool_calls: world.tool_calls,
             submissions: world.submissions,
+            artifacts: world.artifacts,
             terminated,
             doors,
         };

@@ -117,6 +117,13 @@ impl Narration {
         self.asking = None;
         self.open.clear();
         let mut told = vec![EventBody::ThinkingEnd { call, attempt }];
+        if answered.is_discarded() {
+            told.extend([
+                EventBody::Retry { call, attempt: attempt + 1 },
+                EventBody::IterationEnd { iteration: call.iteration },
+            ]);
+            return told.into_iter().map(|body| (call.run, body)).collect();
+        }
         for (asked, n) in answered.message.calls.iter().zip(1..) {
             let call = CallId { n, ..call };
             let (tool, arguments): (Arc<str>, Arc<str>) =
@@ -200,7 +207,7 @@ const fn stage(ended: &Ended) -> Lifecycle {
 mod tests {
     use super::*;
     use crate::model::{
-        Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, EffectClass, Failure,
+        Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, EffectClass, Failure,
         FailureClass, Finish, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping, StopReason,
         Timestamp, ToolCall, Usage,
     };
@@ -287,7 +294,14 @@ mod tests {
         let message =
             AssistantMessage { calls: (0..calls).map(call).collect(), ..AssistantMessage::default() };
         let (message, finish) = (Arc::new(message), Finish::Stop);
-        Body::ModelAnswered(Box::new(ModelAnswered { call: MODEL, attempt: 1, message, finish, usage: None }))
+        Body::ModelAnswered(Box::new(ModelAnswered {
+            call: MODEL,
+            attempt: 1,
+            message,
+            finish,
+            flaw: None,
+            usage: None,
+        }))
     }
 
     fn failed(retry_at: Option<i64>) -> Body {
@@ -302,7 +316,9 @@ mod tests {
             call: tool(n),
             tool: tool_name,
             effect: EffectClass::Pure,
+            access: Access::default(),
             arguments,
+            same_as: None,
         })
     }
 
@@ -312,7 +328,7 @@ mod tests {
     }
 
     fn ended(n: u32, status: CallStatus) -> Body {
-        let end = CallEnd { status, content: "c".into() };
+        let end = CallEnd::new(status, "c");
         Body::CallEnded(CallEnded { call: tool(n), attempt: 1, end })
     }
 

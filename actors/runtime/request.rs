@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     model::{Amounts, BootId, Ended, IdError, Message, RunId, RunSpec, SessionId, Timestamp, Usage},
-    port::{Clock, Journal, Provider, ReadError, Tool},
+    port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
     runtime::Said,
     session::NotAccepted,
     supervisor::Terminated,
@@ -25,6 +25,8 @@ pub struct World {
     pub tool_calls: usize,
     /// How many submissions may wait until they are on disk; one more is refused as overloaded.
     pub submissions: usize,
+    /// Where outputs are kept that are too long for the model.
+    pub artifacts: Arc<dyn Artifacts>,
     /// What a request that does not say otherwise is run with.
     pub defaults: Defaults,
 }

@@ -21,11 +21,12 @@ use tracing::Instrument;
 use crate::{
     hub::{Delta, Hub, Live, Piece, length},
     model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, SessionId},
-    port::{Deltas, Invocation, ModelRequest, Progress},
+    policy::arguments,
+    port::{ArtifactName, Deltas, Invocation, ModelRequest, Progress, Shelf},
     provider::{Lease, NoLease, ProviderMsg},
-    session::{Inner, SessionMsg, Wiring, view::EncodedView, watchdog},
+    session::{Inner, SessionMsg, Wiring, output::presentable, view::EncodedView, watchdog},
     supervisor::{Address, ProvidersMsg},
-    tool_executor::{ToolExecutorMsg, arguments},
+    tool_executor::ToolExecutorMsg,
     turn::{Effect, Input, Turn},
 };
 
@@ -164,7 +165,7 @@ impl Tasks {
             }
             guard.answer(match answer {
                 Ok(answer) => Input::Answered {
-                    plans: tools.plan(&answer.message.calls, &spec.tools),
+                    plans: tools.plan(&answer.message.calls, &spec),
                     answer: Arc::new(answer),
                     started,
                 },
@@ -188,12 +189,16 @@ impl Tasks {
         let cancel = CancellationToken::new();
         let guard = Guard::new(self.session.clone(), call, attempt);
         let Some((name, text, spec)) = turn.tool_call(call) else { return Begun::Call(cancel) };
+        let own = ArtifactName { session: self.id, call, attempt };
+        let shelf = Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own);
         let invocation = arguments(text).map(|arguments| Invocation {
             call,
             attempt,
             task: spec.task.as_str().into(),
             workspace: spec.workspace.as_str().into(),
             arguments,
+            now: self.wiring.clock.at(),
+            shelf: shelf.clone(),
             cancel: cancel.clone(),
             progress: self.progress(call, attempt),
         });
@@ -215,8 +220,11 @@ impl Tasks {
                     let error = format!("the tool `{name}` is not there any more");
                     CallEnd::error(CallStatus::Error, &error, None, "try another way")
                 }
-                (_, Err(error)) => CallEnd::error(CallStatus::Error, &error, None, "send one JSON object"),
+                (_, Err(error)) => {
+                    CallEnd::error(CallStatus::Error, &error.to_string(), None, "send one JSON object")
+                }
             };
+            let end = presentable(end, &shelf).await;
             drop(permit);
             lost.ended();
             tracing::debug!(status = ?end.status, "ended");

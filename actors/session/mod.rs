@@ -4,6 +4,7 @@
 //! is durable all that has come in meanwhile is decided as one append.
 
 mod calls;
+mod output;
 mod shell;
 mod stored;
 mod view;

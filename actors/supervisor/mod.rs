@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     model::SessionId,
     persistence::PersistenceMsg,
-    port::{Clock, Journal, Provider, Tool},
+    port::{Artifacts, Clock, Journal, Provider, Tool},
     session::Wiring,
 };
 pub(crate) use address::Address;
@@ -71,6 +71,7 @@ pub(crate) struct Parts {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tool_calls: usize,
     pub(crate) submissions: usize,
+    pub(crate) artifacts: Arc<dyn Artifacts>,
     pub(crate) terminated: watch::Sender<Option<Terminated>>,
     /// Where the parts that `Runtime` talks to go.
     pub(crate) doors: tokio::sync::oneshot::Sender<Doors>,

@@ -114,7 +114,7 @@ impl Actor for Root {
             providers: Arc::default(),
             executor: Arc::default(),
             leases: Arc::new(Leases::new(parts.providers)),
-            tools: Arc::new(Tools::new(parts.tools, parts.tool_calls)),
+            tools: Arc::new(Tools::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::new(Hub::default()),
             clock: parts.clock,
         });

@@ -62,7 +62,8 @@ impl CoreLoop {
         debug_assert!(!rendered.is_empty(), "every request has something new");
         self.cursor = cursor;
         let started = self.turn.asking().map(Arc::clone).expect("an iteration begins with a started call");
-        let plan = Plan::Admit { tool: "tick".into(), effect: EffectClass::Pure, arguments: Hash::of(b"{}") };
+        let plan =
+            Plan::Admit { tool: "tick".into(), intent: EffectClass::Pure.into(), arguments: Hash::of(b"{}") };
         let call = CallId { n: 1, ..started.call };
         self.step(&Input::Answered {
             started,

@@ -1,5 +1,6 @@
 //! For tests of whoever builds on this crate.
 
+mod artifacts;
 mod clock;
 mod core_loop;
 mod drill;
@@ -10,6 +11,7 @@ mod scripted;
 mod strike;
 mod world;
 
+pub use artifacts::{MemoryArtifacts, artifacts_contract};
 pub use clock::VirtualClock;
 pub use core_loop::CoreLoop;
 pub use drill::{DRILLS, Drill, Expect, NO_FREEZE, Seen};
@@ -18,4 +20,4 @@ pub use journal_contract::{CASES, Case, FAULTS, Open, fault_contract, journal_co
 pub use memory::MemoryJournal;
 pub use scripted::{PlainEncoder, Script, ScriptedProvider, ScriptedTool, calls, says};
 pub use strike::{Part, Strike, strike};
-pub use world::world;
+pub use world::{invocation, world};

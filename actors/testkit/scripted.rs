@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Answer, AssistantMessage, CallEnd, CallStatus, EffectClass, Failure, Finish, Message, ToolCall,
-        ToolSpec, Usage,
+        Access, Answer, AssistantMessage, CallEnd, CallStatus, EffectClass, Failure, Finish, Message,
+        ToolCall, ToolSpec, Usage,
     },
-    port::{BadArguments, Deltas, Encoder, Invocation, ModelRequest, Provider, Tool},
+    port::{BadArguments, Deltas, Encoder, Intent, Invocation, ModelRequest, Provider, Tool},
 };
 
 /// What a scripted model says: a function of the view, whose messages are JSON objects as [`PlainEncoder`] writes them.
@@ -123,7 +123,7 @@ type Run = Arc<dyn Fn(Invocation) -> BoxFuture<'static, CallEnd> + Send + Sync>;
 #[derive(Clone)]
 pub struct ScriptedTool {
     spec: ToolSpec,
-    effect: EffectClass,
+    intent: Intent,
     run: Run,
 }
 
@@ -139,7 +139,14 @@ impl ScriptedTool {
             description: format!("The scripted tool {name}."),
             parameters: json!({"type": "object"}),
         };
-        Self { spec, effect, run: Arc::new(move |invocation| run(invocation).boxed()) }
+        Self { spec, intent: effect.into(), run: Arc::new(move |invocation| run(invocation).boxed()) }
+    }
+
+    /// The same tool, whose calls touch this.
+    #[must_use]
+    pub fn touching(mut self, access: Access) -> Self {
+        self.intent.access = access;
+        self
     }
 
     /// A tool that says `content` at once.
@@ -152,7 +159,7 @@ impl ScriptedTool {
     pub fn endless(name: &str, effect: EffectClass) -> Self {
         Self::new(name, effect, |invocation| async move {
             invocation.cancel.cancelled().await;
-            CallEnd { status: CallStatus::Stopped, content: "stopped".into() }
+            CallEnd::new(CallStatus::Stopped, "stopped")
         })
     }
 }
@@ -168,8 +175,8 @@ impl Tool for ScriptedTool {
         &self.spec
     }
 
-    fn plan(&self, _arguments: &Value) -> Result<EffectClass, BadArguments> {
-        Ok(self.effect)
+    fn plan(&self, _arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
+        Ok(self.intent.clone())
     }
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {

@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use crate::{
     Defaults, World,
-    model::{Limits, ModelRef, RunSpec},
-    port::{Journal, Tool},
-    testkit::{ScriptedProvider, VirtualClock},
+    model::{CallId, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
+    port::{ArtifactName, Artifacts, Invocation, Journal, Progress, Shelf, Tool},
+    testkit::{MemoryArtifacts, ScriptedProvider, VirtualClock},
 };
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// A whole world of test doubles: one provider `test` with one model `model`, these tools, this journal.
 pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<Arc<dyn Tool>>) -> World {
@@ -19,6 +21,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
         tools,
         tool_calls: 1_000,
         submissions: 100_000,
+        artifacts: Arc::new(MemoryArtifacts::default()),
         defaults: Defaults { spec, prompt: "You are a test.".into() },
     }
 }
@@ -33,5 +36,23 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
         limits: Limits { max_tokens: 1_000, ..Limits::default() },
         system: None,
         script: None,
+    }
+}
+
+/// The first attempt of a call with these arguments, for trying a tool on its own.
+pub fn invocation(workspace: &str, arguments: Value) -> Invocation {
+    let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+    let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 1 };
+    let artifacts: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::default());
+    Invocation {
+        call,
+        attempt: own.attempt,
+        task: "task".into(),
+        workspace: workspace.into(),
+        arguments,
+        now: Timestamp(1_767_225_600_000),
+        shelf: Shelf::new(artifacts, own),
+        cancel: CancellationToken::new(),
+        progress: Progress::default(),
     }
 }

@@ -12,7 +12,8 @@ use std::{
 use hermod_actors::{
     RunError, RunRequest, Runtime, SessionChoice,
     model::{
-        Amounts, Body, CallEnd, EffectClass, EventBody, Failure, FailureClass, Limits, Outcome, StopReason,
+        Access, Amounts, Body, CallEnd, EffectClass, EventBody, Failure, FailureClass, Limits, Outcome,
+        StopReason,
     },
     port::{Journal, Tool},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
@@ -58,6 +59,31 @@ async fn a_task_goes_through_tools_to_its_answer() {
     assert_eq!(kinds[..4], ["session.opened", "run.accepted", "model.started", "model.answered"]);
     assert_eq!(kinds[4..7], ["call.admitted", "call.started", "call.ended"]);
     assert_eq!(kinds[kinds.len() - 2..], ["model.answered", "run.ended"]);
+}
+
+/// Four calls of a second each in one answer: how long the tools take together.
+async fn check_time(access: Access, seconds: u64) {
+    let tool = ScriptedTool::new("work", EffectClass::Idempotent, |invocation| async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        CallEnd::ok(invocation.arguments["n"].to_string())
+    });
+    let provider = ScriptedProvider::new(NO_TIME, |view| {
+        let results = view.iter().filter(|message| message["role"] == "tool");
+        let seen: Vec<_> = results.filter_map(|result| result["content"].as_str()).collect();
+        let ask: Vec<_> = (1..5).map(|n| ("work", json!({"n": n}))).collect();
+        Ok(if seen.is_empty() { calls(&ask) } else { says(&seen.join(" ")) })
+    });
+    let runtime = start(&MemoryJournal::new(), provider, vec![Arc::new(tool.touching(access))]).await;
+    let began = tokio::time::Instant::now();
+    let answer = runtime.chat("work").await.expect("it completes");
+    assert_eq!((answer.as_str(), began.elapsed()), ("1 2 3 4", Duration::from_secs(seconds)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_answer_run_together_unless_they_conflict() {
+    check_time(Access::Anything, 1).await;
+    check_time(Access::reads("/w/a"), 1).await;
+    check_time(Access::writes("/w/a"), 4).await;
 }
 
 #[tokio::test(start_paused = true)]

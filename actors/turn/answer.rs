@@ -4,17 +4,24 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, Ended, Failure, FailureClass, Finish,
-        LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
+        Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, EffectClass, Ended, Failure,
+        FailureClass, Finish, Flaw, LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
     },
     policy::falls_back,
     turn::{
-        Plan,
+        Fault, Plan,
         draft::Draft,
         limits,
         run::{Asked, Asking, Step},
     },
 };
+
+/// The answer that makes so many in a row all of whose calls name tools that do not exist ends the run.
+const UNKNOWN_TOOLS: u32 = 3;
+/// How often the model is asked again for arguments that are JSON.
+const MALFORMED: u32 = 2;
+/// How often it is asked again for calls that were cut off.
+const TRUNCATED: u32 = 4;
 
 impl Draft {
     /// Starts an attempt of the model call, with the view as it is now.
@@ -52,18 +59,44 @@ impl Draft {
         if !self.is_asked(call, attempt) {
             return self.late(started, answer);
         }
+        let flaw = self.flaw(answer, plans);
         self.push(Body::ModelAnswered(Box::new(ModelAnswered {
             call,
             attempt,
             message: Arc::new(answer.message.clone()),
             finish: answer.finish,
+            flaw,
             usage: answer.usage,
         })));
-        if let Some(ended) = outcome_of(answer) {
+        if flaw.is_some_and(Flaw::discards) {
+            return;
+        }
+        let in_a_row = self.run().map_or(0, |run| run.flaws.unknown);
+        let unknown =
+            (in_a_row >= UNKNOWN_TOOLS).then(|| Ended::because(Outcome::Failed, Cause::UnknownTool));
+        if let Some(ended) = outcome_of(answer).or(unknown) {
             return self.end_run(ended);
         }
         self.plan(call, plans);
         self.skip_for_messages();
+    }
+
+    /// What is wrong with an answer that asks for calls. One that was asked for often enough is taken as it is.
+    fn flaw(&self, answer: &Answer, plans: &[Plan]) -> Option<Flaw> {
+        let flaws = self.run()?.flaws;
+        let has =
+            |fault: Fault| move |plan: &Plan| matches!(plan, Plan::Refuse { fault: f, .. } if *f == fault);
+        match answer.finish {
+            Finish::Stop | Finish::ToolCalls if plans.is_empty() => None,
+            Finish::Length if answer.message.calls.is_empty() => None,
+            Finish::Length => (flaws.truncated < TRUNCATED).then_some(Flaw::Truncated),
+            Finish::Stop | Finish::ToolCalls => {
+                let malformed = plans.iter().any(has(Fault::Malformed)) && flaws.malformed < MALFORMED;
+                let unknown = plans.iter().all(has(Fault::UnknownTool));
+                malformed.then_some(Flaw::Malformed).or(unknown.then_some(Flaw::UnknownTools))
+            }
+            Finish::Refused => None,
+        }
     }
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
@@ -79,12 +112,16 @@ impl Draft {
     fn plan(&mut self, model_call: CallId, plans: &[Plan]) {
         for (plan, n) in plans.iter().zip(1..) {
             let call = CallId { n, ..model_call };
+            let earlier = plans.iter().zip(1..n);
+            let same_as = earlier.filter(|(earlier, _)| is_made_once(earlier, plan)).map(|(_, n)| n).next();
             match plan {
-                Plan::Admit { tool, effect, arguments } => self.push(Body::CallAdmitted(CallAdmitted {
+                Plan::Admit { tool, intent, arguments } => self.push(Body::CallAdmitted(CallAdmitted {
                     call,
                     tool: Arc::clone(tool),
-                    effect: *effect,
+                    effect: intent.effect,
+                    access: intent.access.clone(),
                     arguments: *arguments,
+                    same_as,
                 })),
                 Plan::Refuse { end, .. } => self.end_call(call, 0, end.clone()),
             }
@@ -132,6 +169,11 @@ impl Draft {
             self.end_run(failed(failure));
         }
     }
+}
+
+/// Whether two calls are the same one and must not be made twice.
+fn is_made_once(one: &Plan, other: &Plan) -> bool {
+    matches!(one, Plan::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
 }
 
 fn failed(failure: &Failure) -> Ended {

@@ -182,7 +182,8 @@ impl Draft {
     fn attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
             Some(CallState::Started(started, _)) => started.attempt,
-            Some(CallState::Proposed | CallState::Admitted(_) | CallState::Ended(_)) | None => 0,
+            Some(CallState::Proposed | CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_))
+            | None => 0,
         }
     }
 
@@ -217,8 +218,15 @@ impl Draft {
         }
     }
 
-    /// Records the end of a call; of the last open one of a run that is being stopped, the run's end too.
+    /// Records the end of a call and of those that get its result; of the last open one of a run that is being stopped, the run's end too.
     pub(super) fn end_call(&mut self, call: CallId, attempt: u32, end: CallEnd) {
+        let is_same = |other: &&Call| matches!(other.state, CallState::Same(n) if n == call.n);
+        let run = self.run();
+        let same: Vec<CallId> =
+            run.map_or(&[][..], Run::calls).iter().filter(is_same).map(|call| call.id).collect();
+        for same in same {
+            self.push(Body::CallEnded(CallEnded { call: same, attempt: 0, end: end.clone() }));
+        }
         self.push(Body::CallEnded(CallEnded { call, attempt, end }));
         self.end_if_stopped();
     }

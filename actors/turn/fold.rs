@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass, LateSettled, ModelAnswered,
-        ModelFailed, ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
+        Access, AssistantMessage, Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass,
+        LateSettled, ModelAnswered, ModelFailed, ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
     },
-    policy::{Billing, billing},
+    policy::{Billing, billing, fit_name},
     turn::{
         Head, Turn,
         history::CallResult,
-        run::{Acting, Asked, Asking, Call, CallState, Pause, Phase, Queued, Run, Step},
+        run::{Acting, Asked, Asking, Call, CallState, Flaws, Pause, Phase, Queued, Run, Step},
         steer::fenced,
     },
 };
@@ -90,6 +90,7 @@ impl Turn {
             iteration: 1,
             usage: Usage::default(),
             spent_tokens: 0,
+            flaws: Flaws::default(),
             stopping: None,
             step: Step::Asking(Asking::first()),
         }));
@@ -122,6 +123,12 @@ impl Turn {
         run.usage.add(&answered.usage.unwrap_or_default());
         let spent = answered.usage.map_or(reserved, |usage| usage.total());
         run.spent_tokens = run.spent_tokens.saturating_add(spent);
+        run.flaws.count(answered.flaw);
+        if answered.is_discarded() {
+            run.iteration += 1;
+            run.step = Step::Asking(Asking::first());
+            return;
+        }
         let answer = Arc::clone(&answered.message);
         if answer.calls.is_empty() {
             run.step = Step::Said(answer);
@@ -131,6 +138,7 @@ impl Turn {
             id: CallId { n, ..answered.call },
             tool: call.name.as_str().into(),
             effect: EffectClass::Once,
+            access: Access::default(),
             state: CallState::Proposed,
         });
         let calls = calls.collect();
@@ -172,7 +180,8 @@ impl Turn {
         if let Some(call) = self.call(admitted.call) {
             call.tool = Arc::clone(&admitted.tool);
             call.effect = admitted.effect;
-            call.state = CallState::Admitted(1);
+            call.access = admitted.access.clone();
+            call.state = admitted.same_as.map_or(CallState::Admitted(1), CallState::Same);
         }
     }
 
@@ -195,7 +204,7 @@ impl Turn {
         let Step::Acting(acting) = &run.step else { return };
         let results: Option<Vec<_>> = acting.answer.calls.iter().zip(&acting.calls).map(result).collect();
         let Some(results) = results else { return };
-        self.history.step(Arc::clone(&acting.answer), results);
+        self.history.step(named(&acting.answer, &results), results);
         run.iteration += 1;
         run.step = Step::Asking(Asking::first());
         let id = run.id;
@@ -229,11 +238,24 @@ fn result((asked, call): (&crate::model::ToolCall, &Call)) -> Option<CallResult>
     match &call.state {
         CallState::Ended(end) => Some(CallResult {
             id: asked.id.as_str().into(),
-            tool: Arc::clone(&call.tool),
+            tool: fit_name(&call.tool),
             end: Arc::clone(end),
         }),
-        CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) => None,
+        CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) | CallState::Same(_) => None,
     }
+}
+
+/// The answer with the names that its calls have in the view: the tools' own.
+fn named(answer: &Arc<AssistantMessage>, results: &[CallResult]) -> Arc<AssistantMessage> {
+    let mut calls = answer.calls.iter().zip(results);
+    if calls.all(|(call, result)| call.name == *result.tool) {
+        return Arc::clone(answer);
+    }
+    let mut named = AssistantMessage::clone(answer);
+    for (call, result) in named.calls.iter_mut().zip(results) {
+        call.name = result.tool.to_string();
+    }
+    Arc::new(named)
 }
 
 impl Asking {

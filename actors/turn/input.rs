@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
-use crate::model::{
-    Answer, Attempt, BootId, CallEnd, CallId, EffectClass, Failure, Hash, Incarnation, ModelRef,
-    ModelStarted, NoAllowance, Past, RunId, RunSpec, StopReason, Timestamp,
+use crate::{
+    model::{
+        Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Incarnation, ModelRef, ModelStarted,
+        NoAllowance, Past, RunId, RunSpec, StopReason, Timestamp,
+    },
+    port::Intent,
 };
 
 /// What can happen to a session.
@@ -42,9 +45,20 @@ pub(crate) enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// It may run.
-    Admit { tool: Arc<str>, effect: EffectClass, arguments: Hash },
+    Admit { tool: Arc<str>, intent: Intent, arguments: Hash },
     /// It may not; the model reads why.
-    Refuse { tool: Arc<str>, end: CallEnd },
+    Refuse { fault: Fault, end: CallEnd },
+}
+
+/// Why a call may not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There is no such tool.
+    UnknownTool,
+    /// Its arguments are no JSON.
+    Malformed,
+    /// Its arguments are not acceptable.
+    Unacceptable,
 }
 
 /// Something that ought to be in flight. Its identity is all of it: the shell starts what it has not begun.

@@ -11,6 +11,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Fewer output tokens than this are not worth a call: it is refused instead.
 const LEAST_OUTPUT: u64 = 256;
 
+/// An answer that was cut off within a call is asked for again with twice the output, up to this.
+const MOST_OUTPUT: u64 = 32_768;
+
 /// What one attempt of a model call asks for, and reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Estimate {
@@ -27,10 +30,16 @@ pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt) -> Estimate {
     let bytes = u64::try_from(turn.history.bytes() + head).unwrap_or(u64::MAX);
     let input = bytes / BYTES_PER_TOKEN;
     let input = input.saturating_add(input / 4);
-    let wanted = run.spec.limits.max_tokens;
+    let wanted = wanted_output(run);
     let room = run.tokens_left().map_or(wanted, |left| left.saturating_sub(input));
     let max_tokens = if room >= LEAST_OUTPUT { wanted.min(room) } else { wanted };
     let iterations = (attempt == 1).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, ..Amounts::default() } }
+}
+
+/// The output tokens that the call would ask for if there were no budget.
+fn wanted_output(run: &Run) -> u64 {
+    let limit = run.spec.limits.max_tokens;
+    limit.max(limit.saturating_mul(1 << run.flaws.truncated.min(20)).min(MOST_OUTPUT))
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
-pub(crate) use input::{Effect, Input, Plan, Want};
+pub(crate) use input::{Effect, Fault, Input, Plan, Want};
 pub(crate) use recovery::{Dormant, Standing};
 pub(crate) use repair::repair;
 

@@ -107,7 +107,7 @@ impl Draft {
                     );
                     self.end_call(call, 0, end);
                 }
-                CallState::Admitted(_) | CallState::Ended(_) => {}
+                CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_) => {}
             }
         }
         self.end_if_stopped();

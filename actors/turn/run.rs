@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended, FailureClass,
-        ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended,
+        FailureClass, Flaw, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
     turn::input::Effect,
 };
@@ -41,9 +41,31 @@ pub(super) struct Run {
     pub(super) usage: Usage,
     /// What its attempts are taken to have cost.
     pub(super) spent_tokens: u64,
+    /// Answers in a row with a flaw.
+    pub(super) flaws: Flaws,
     /// How it is to end, once it is being stopped.
     pub(super) stopping: Option<Ended>,
     pub(super) step: Step,
+}
+
+/// How many answers in a row had which flaw; one without any ends the row.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flaws {
+    pub(super) unknown: u32,
+    pub(super) malformed: u32,
+    pub(super) truncated: u32,
+}
+
+impl Flaws {
+    /// Counts one more answer.
+    pub(super) fn count(&mut self, flaw: Option<Flaw>) {
+        match flaw {
+            None => *self = Self::default(),
+            Some(Flaw::UnknownTools) => self.unknown += 1,
+            Some(Flaw::Malformed) => self.malformed += 1,
+            Some(Flaw::Truncated) => self.truncated += 1,
+        }
+    }
 }
 
 /// Where the loop of a run stands.
@@ -124,6 +146,8 @@ pub(super) struct Call {
     /// The registered name; the model's own until the call is admitted.
     pub(super) tool: Arc<str>,
     pub(super) effect: EffectClass,
+    /// What it touches, once it is admitted.
+    pub(super) access: Access,
     pub(super) state: CallState,
 }
 
@@ -136,8 +160,22 @@ pub(super) enum CallState {
     Admitted(Attempt),
     /// It is started, by the record, made at the time.
     Started(Arc<CallStarted>, Timestamp),
+    /// It is the same as the call of this number, and gets its result.
+    Same(u32),
     /// It has its result.
     Ended(Arc<CallEnd>),
+}
+
+impl Call {
+    /// Whether a call before it in the same answer has not ended and conflicts with it.
+    fn waits_for_any(&self, earlier: &[Self]) -> bool {
+        earlier.iter().any(|call| match call.state {
+            CallState::Ended(_) | CallState::Same(_) => false,
+            CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) => {
+                call.access.conflicts(&self.access)
+            }
+        })
+    }
 }
 
 impl Run {
@@ -239,12 +277,13 @@ impl Run {
                 });
             }
             Step::Acting(acting) if self.lets_calls_end() => {
-                due.extend(acting.calls.iter().filter_map(|call| match &call.state {
+                due.extend(acting.calls.iter().enumerate().filter_map(|(n, call)| match &call.state {
+                    CallState::Admitted(_) if call.waits_for_any(&acting.calls[..n]) => None,
                     CallState::Admitted(attempt) => Some(Effect::Seek { call: call.id, attempt: *attempt }),
                     CallState::Started(started, _) => {
                         Some(Effect::Run { call: call.id, attempt: started.attempt })
                     }
-                    CallState::Proposed | CallState::Ended(_) => None,
+                    CallState::Proposed | CallState::Same(_) | CallState::Ended(_) => None,
                 }));
             }
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => {}

@@ -128,7 +128,7 @@ impl Draft {
         let skipped: Vec<CallId> =
             run.calls().iter().filter(|call| never_started(&call.state)).map(|call| call.id).collect();
         for call in skipped {
-            let end = CallEnd { status: CallStatus::NotStarted, content: SKIPPED.into() };
+            let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
             self.end_call(call, 0, end);
         }
     }

@@ -130,9 +130,11 @@ impl From<&StartError> for Exit {
             StartError::Store(OpenError::Newer { .. } | OpenError::Corrupt { .. } | OpenError::Io { .. })
             | StartError::State { .. }
             | StartError::Script { .. } => Self::Store,
-            StartError::NoHome | StartError::Config(_) | StartError::NoModel(_) | StartError::Provider(_) => {
-                Self::Config
-            }
+            StartError::NoHome
+            | StartError::Nobody
+            | StartError::Config(_)
+            | StartError::NoModel(_)
+            | StartError::Provider(_) => Self::Config,
             StartError::Listen(_) => Self::Internal,
             StartError::Actors(terminated) => terminated.into(),
         }

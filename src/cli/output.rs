@@ -6,7 +6,7 @@ use std::{
     io::{self, ErrorKind, Write},
 };
 
-use hermod_actors::model::EventBody;
+use hermod_actors::{Visible, model::EventBody};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
@@ -16,7 +16,7 @@ use super::{
     live::{FRAME, Live},
     terminal::{Terminal, Tone, stderr_columns},
 };
-use crate::{environment::Variables, tool::Visible};
+use crate::environment::Variables;
 
 /// Writes `text` to standard output, with a line break behind it if it has none. A reader that has gone has seen
 /// enough.

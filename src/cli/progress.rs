@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use hermod_actors::model::{
-    Body, CallEnded, CallId, CallStarted, CallStatus, ModelAnswered, ModelFailed, Record, RunId,
+    Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, Record, RunId,
 };
 
 use super::terminal::Tone;
@@ -99,7 +99,13 @@ impl Progress {
             1 => ", 1 tool call".into(),
             calls => format!(", {calls} tool calls"),
         };
-        format!("model {}   answered{took}{tokens}{calls}", call.iteration)
+        let flaw = match answered.flaw {
+            Some(Flaw::Malformed) => "; arguments are not JSON, asked again",
+            Some(Flaw::Truncated) => "; cut off within a call, asked again",
+            Some(Flaw::UnknownTools) => "; no such tool",
+            None => "",
+        };
+        format!("model {}   answered{took}{tokens}{calls}{flaw}", call.iteration)
     }
 
     fn started(&mut self, started: &CallStarted, now: u64) -> String {
@@ -204,6 +210,7 @@ mod tests {
             attempt: 1,
             message: Arc::new(AssistantMessage { calls, ..AssistantMessage::default() }),
             finish: Finish::ToolCalls,
+            flaw: None,
             usage: Some(Usage { input_tokens: 12, output_tokens: 3, ..Usage::default() }),
         }))
     }
@@ -215,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_tool_call_is_told_from_what_the_model_asked() {
-        let end = CallEnd { status: CallStatus::Ok, content: "secret".into() };
+        let end = CallEnd::new(CallStatus::Ok, "secret");
         let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
         check(
             vec![answered(), started(1), ended],
@@ -229,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_told_with_its_reason() {
-        let end = CallEnd { status: CallStatus::InDoubt, content: "who knows".into() };
+        let end = CallEnd::new(CallStatus::InDoubt, "who knows");
         let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
         check(vec![ended], &[Some("tool 2.1  ? in doubt: who knows")]);
         let failure = Failure::new(FailureClass::Overloaded, "try\nlater");

@@ -208,6 +208,7 @@ impl Reader {
         self.records(row.session, row.first, |(_, record)| {
             if let Body::ModelAnswered(answered) = record.body
                 && answered.call.run == run
+                && !answered.is_discarded()
                 && !answered.message.text.is_empty()
             {
                 said = Some(answered.message.text.clone());

@@ -41,15 +41,18 @@ impl Capture {
         self.total
     }
 
-    /// What was kept; where bytes were left out, no UTF-8 character is cut in two.
-    pub fn shown(&mut self) -> Shown<'_> {
-        let kept = (self.head.len() + self.tail.len()) as u64;
-        if self.total == kept {
+    /// At most `room` bytes of what was kept, two thirds of them from the beginning; where bytes are left out, no UTF-8
+    /// character is cut in two.
+    pub fn shown(&mut self, room: usize) -> Shown<'_> {
+        if self.total == (self.head.len() + self.tail.len()) as u64 {
             self.head.extend(self.tail.drain(..));
-            return Shown { head: &self.head, left_out: 0, tail: &[] };
+            if self.head.len() <= room {
+                return Shown { head: &self.head, left_out: 0, tail: &[] };
+            }
         }
-        let head = without_cut_end(&self.head);
-        let tail = without_cut_start(self.tail.make_contiguous());
+        let last = if self.tail.is_empty() { &self.head[..] } else { &*self.tail.make_contiguous() };
+        let head = without_cut_end(&self.head[..self.head.len().min(room - room / 3)]);
+        let tail = without_cut_start(&last[last.len().saturating_sub(room / 3)..]);
         Shown { head, left_out: self.total - (head.len() + tail.len()) as u64, tail }
     }
 }
@@ -86,8 +89,26 @@ mod tests {
             capture.push(chunk);
         }
         assert_eq!(capture.total(), chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>());
-        let shown = capture.shown();
-        assert!(shown == Shown { head, left_out, tail }, "left out {}", shown.left_out);
+        // What was shown once is there to be shown again.
+        for _ in 0..2 {
+            let shown = capture.shown(HEAD + TAIL);
+            assert!(shown == Shown { head, left_out, tail }, "left out {}", shown.left_out);
+        }
+    }
+
+    #[test]
+    fn less_is_shown_when_there_is_less_room() {
+        let long: Vec<u8> = (0..2 * (HEAD + TAIL)).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
+        for length in [4_000, HEAD, HEAD + TAIL, long.len()] {
+            let mut capture = Capture::default();
+            capture.push(&long[..length]);
+            for room in [0, 1, 9, 3_000] {
+                let shown = capture.shown(room);
+                assert_eq!(shown.head, &long[..room - room / 3]);
+                assert_eq!(shown.tail, &long[length - room / 3..length]);
+                assert_eq!(shown.left_out, (length - room) as u64);
+            }
+        }
     }
 
     #[test]

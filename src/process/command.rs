@@ -10,7 +10,7 @@ use std::{
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{Capture, environment::inherited, group::Group, pipes::Pipes};
+use super::{Capture, Tee, environment::inherited, group::Group, pipes::Pipes};
 
 /// Time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -63,11 +63,12 @@ pub struct Ran {
 /// Runs a command until it exits, its time is up or `cancel` fires; then no member of its process group is left.
 ///
 /// It ends with the exit of the command itself, whoever else still holds its pipes. After a timeout or a cancel it is
-/// done within 2.1 s. Dropping the future kills the group. Errors: the command cannot be started or watched.
-pub async fn run(command: Command, cancel: &CancellationToken) -> io::Result<Ran> {
+/// done within 2.1 s. Dropping the future kills the group. All output goes to `tee` too. Errors: the command cannot be
+/// started or watched.
+pub async fn run(command: Command, tee: Option<Tee>, cancel: &CancellationToken) -> io::Result<Ran> {
     let timeout = command.timeout;
     let mut child = spawn(command)?;
-    let mut pipes = Pipes::of(&mut child);
+    let mut pipes = Pipes::of(&mut child, tee);
     let group = Group::led_by(child)?;
     let cause = watch(&group, &mut pipes, timeout, cancel).await?;
     match cause {

@@ -7,7 +7,9 @@ mod command;
 mod environment;
 mod group;
 mod pipes;
+mod tee;
 
 pub use capture::{Capture, HEAD, Shown, TAIL, without_cut_end};
 pub use command::{Cause, Command, Ran, TERM_GRACE, run};
 pub use environment::inherited;
+pub use tee::{Piece, Tee};

@@ -3,16 +3,22 @@ use std::{io, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, ChildStderr, ChildStdout},
+    sync::OwnedSemaphorePermit,
     time::{sleep, timeout},
 };
 
-use super::Capture;
+use super::{Capture, Tee};
 
 const CHUNK: usize = 64 * 1024;
+
+/// Bytes that are still read after a command's exit: more than the pipes of a command hold, so what comes beyond is not
+/// the command's own.
+const LEFT: usize = 4 << 20;
 
 /// Both output pipes of a command and what was captured from them.
 #[derive(Debug)]
 pub(super) struct Pipes {
+    tee: Option<Tee>,
     stdout: Pipe<ChildStdout>,
     stderr: Pipe<ChildStderr>,
 }
@@ -26,9 +32,9 @@ struct Pipe<R> {
 }
 
 impl Pipes {
-    /// Takes the pipes from the child.
-    pub(super) fn of(child: &mut Child) -> Self {
-        Self { stdout: Pipe::new(child.stdout.take()), stderr: Pipe::new(child.stderr.take()) }
+    /// Takes the pipes from the child; all that comes goes to `tee` too.
+    pub(super) fn of(child: &mut Child, tee: Option<Tee>) -> Self {
+        Self { tee, stdout: Pipe::new(child.stdout.take()), stderr: Pipe::new(child.stderr.take()) }
     }
 
     /// Whether a stream can still bring something.
@@ -38,30 +44,45 @@ impl Pipes {
 
     /// Waits for the next bytes, or the end, of either stream; at once if both have ended. May be dropped at any time.
     pub(super) async fn read(&mut self) -> io::Result<()> {
-        if !self.are_open() {
-            return Ok(());
-        }
-        tokio::select! {
-            result = self.stdout.read(), if self.stdout.reader.is_some() => result,
-            result = self.stderr.read(), if self.stderr.reader.is_some() => result,
-        }
+        let room = match &self.tee {
+            Some(tee) => tee.room().await,
+            None => None,
+        };
+        self.read_with(room).await.map(|_| ())
     }
 
-    /// Reads what is there: until both streams end, nothing comes for `quiet`, or `most` has passed.
+    /// Reads what is there, and waits for no room: until both streams end, nothing comes for `quiet`, `most` has passed,
+    /// or more has come than the command can have left.
     pub(super) async fn drain(&mut self, quiet: Duration, most: Duration) -> io::Result<()> {
         let end = sleep(most);
         tokio::pin!(end);
-        while self.are_open() {
+        let mut drained = 0;
+        while self.are_open() && drained < LEFT {
             tokio::select! {
                 biased;
                 () = &mut end => break,
-                read = timeout(quiet, self.read()) => match read {
-                    Ok(result) => result?,
+                read = timeout(quiet, self.read_with(None)) => match read {
+                    Ok(count) => drained += count?,
                     Err(_) => break,
                 },
             }
         }
         Ok(())
+    }
+
+    async fn read_with(&mut self, room: Option<OwnedSemaphorePermit>) -> io::Result<usize> {
+        if !self.are_open() {
+            return Ok(0);
+        }
+        let Self { stdout, stderr, tee } = self;
+        let bytes = tokio::select! {
+            bytes = stdout.read(), if stdout.reader.is_some() => bytes,
+            bytes = stderr.read(), if stderr.reader.is_some() => bytes,
+        }?;
+        if let Some(tee) = tee {
+            tee.push(bytes, room);
+        }
+        Ok(bytes.len())
     }
 
     /// Closes both and gives what was captured of stdout and stderr.
@@ -75,13 +96,14 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         Self { reader, buffer: vec![0; CHUNK], capture: Capture::default() }
     }
 
-    async fn read(&mut self) -> io::Result<()> {
-        let Some(reader) = &mut self.reader else { return Ok(()) };
+    async fn read(&mut self) -> io::Result<&[u8]> {
+        let Some(reader) = &mut self.reader else { return Ok(&[]) };
         let count = reader.read(&mut self.buffer).await?;
         if count == 0 {
             self.reader = None;
         }
-        self.capture.push(&self.buffer[..count]);
-        Ok(())
+        let bytes = &self.buffer[..count];
+        self.capture.push(bytes);
+        Ok(bytes)
     }
 }

@@ -65,6 +65,7 @@ impl Shape {
         if let Some(name) = unknown(error) {
             let known = self.known(path);
             let hint = match nearest(name, &known) {
+                _ if known.is_empty() => "leave it out; there are no fields".into(),
                 Some(nearest) => format!("use `{nearest}`; the fields are {}", known.join(", ")),
                 None => format!("leave it out; the fields are {}", known.join(", ")),
             };
@@ -127,6 +128,10 @@ fn without_noise(schema: &mut Schema) {
     }
     if schema.get("default").is_some_and(Value::is_null) {
         schema.remove("default");
+    }
+    // Some vendors, and the judge of unknown fields, want the fields named even where there are none.
+    if schema.get("type").is_some_and(|kind| kind == "object") && schema.get("properties").is_none() {
+        schema.insert("properties".into(), Value::Object(serde_json::Map::new()));
     }
     let Some(Value::Array(types)) = schema.get("type") else { return };
     let mut types: Vec<_> = types.iter().filter(|kind| *kind != "null").cloned().collect();

@@ -41,10 +41,20 @@ impl Asker {
     }
 }
 
-/// Runs file work off the async threads. The work gives up at its next step once `cancel` fires or the future is dropped.
+/// Runs file work that says all there is to say.
 pub(super) async fn blocking<F>(cancel: &CancellationToken, work: F) -> CallEnd
 where
     F: FnOnce(&Asker) -> Result<String, Failed> + Send + 'static,
+{
+    blocking_for(cancel, work).await.map_or_else(|end| end, CallEnd::ok)
+}
+
+/// Runs file work off the async threads. The work gives up at its next step once `cancel` fires or the future is dropped;
+/// whatever keeps it from its result is the end of the call.
+pub(super) async fn blocking_for<T, F>(cancel: &CancellationToken, work: F) -> Result<T, CallEnd>
+where
+    F: FnOnce(&Asker) -> Result<T, Failed> + Send + 'static,
+    T: Send + 'static,
 {
     let dropped = cancel.child_token();
     let asker = Asker(dropped.clone());
@@ -55,8 +65,8 @@ where
         joined = &mut work => Ok(joined),
         () = cancel.cancelled() => timeout(PATIENCE, work).await,
     };
-    match joined {
-        Ok(Ok(Ok(content))) => CallEnd::ok(content),
+    Err(match joined {
+        Ok(Ok(Ok(result))) => return Ok(result),
         Ok(Ok(Err(Failed::Refused(bad)))) => refused(&bad),
         Ok(Ok(Err(Failed::Stopped))) => stopped(
             "the call was stopped before it was done; no file was changed",
@@ -67,7 +77,7 @@ where
             "the call was stopped while the system was in a file operation that did not return",
             "check what the file system holds before calling again",
         ),
-    }
+    })
 }
 
 /// The end of a call whose work panicked.

@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use hermod_actors::model::{CallEnd, EffectClass};
+use hermod_actors::model::{Access, CallEnd, EffectClass};
 use rustix::{
     fs::{AtFlags, Dir, FileType},
     io::Errno,
@@ -15,9 +15,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Visible,
     blocking::{Asker, Failed, blocking},
-    paths::{open_folder, resolve},
+    paths::{declared, one_line, open_folder, resolve},
     typed::{Site, Typed},
 };
 
@@ -51,6 +50,10 @@ impl Typed for ListFiles {
         a folder, `name` and its bytes a file, `name@ -> target` a symlink, `name|` something special.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
+
+    fn access(arguments: &Arguments, workspace: &str) -> Access {
+        Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
+    }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let workspace = site.workspace;
@@ -204,8 +207,4 @@ fn target(folder: BorrowedFd<'_>, name: &OsStr) -> String {
         Err(Errno::NOENT) => "[gone meanwhile]".into(),
         Err(error) => format!("[{error}]"),
     }
-}
-
-fn one_line(name: &[u8]) -> String {
-    Visible::of(name).text.replace('\n', "␊").replace('\t', "␉")
 }

@@ -2,14 +2,19 @@
 
 mod arguments;
 mod blocking;
+mod current_time;
+mod edit_file;
 pub mod hardline;
 mod list_files;
 mod page;
 mod paths;
+mod read_artifact;
 mod read_file;
+mod replace;
+mod search_files;
 mod shell;
+mod spool;
 mod typed;
-mod visible;
 mod write_file;
 
 use std::{sync::Arc, time::Duration};
@@ -19,7 +24,6 @@ use hermod_actors::port::Tool;
 pub use arguments::Shape;
 pub use paths::{Place, resolve};
 pub use typed::{Site, Typed, make};
-pub use visible::Visible;
 
 /// What the operator decides of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +43,12 @@ pub type Make = fn(Settings) -> Arc<dyn Tool>;
 
 /// Every built-in tool by its name.
 pub const TOOLS: &[(&str, Make)] = &[
+    ("current_time", make::<current_time::CurrentTime>),
+    ("edit_file", make::<edit_file::EditFile>),
     ("list_files", make::<list_files::ListFiles>),
+    ("read_artifact", make::<read_artifact::ReadArtifact>),
     ("read_file", make::<read_file::ReadFile>),
+    ("search_files", make::<search_files::SearchFiles>),
     ("shell", make::<shell::Shell>),
     ("write_file", make::<write_file::WriteFile>),
 ];

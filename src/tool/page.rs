@@ -1,4 +1,5 @@
-use super::Visible;
+use hermod_actors::Visible;
+
 use crate::process::without_cut_end;
 
 /// Lines of a page if nothing else is asked for.

@@ -6,7 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use hermod_actors::port::BadArguments;
+use hermod_actors::{Visible, port::BadArguments};
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat},
     io::Errno,
@@ -71,6 +71,14 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
     Ok(place)
 }
 
+/// The place that a call declares to touch: the real path, so that two names of one file are one. Where `path` leads
+/// nowhere yet, its name; the call itself will say what is wrong with it.
+pub(super) fn declared(workspace: &str, path: &str) -> String {
+    let named = || Path::new(workspace).join(path).components().collect::<PathBuf>();
+    let place = resolve(workspace, "path", path).map_or_else(|_| named(), |place| place.absolute());
+    place.to_string_lossy().into_owned()
+}
+
 impl Place {
     /// Its real path, absolute.
     pub fn absolute(&self) -> PathBuf {
@@ -80,6 +88,19 @@ impl Place {
     /// Its path from the workspace, `.` for the workspace itself.
     pub fn shown(&self) -> String {
         if self.relative.as_os_str().is_empty() { ".".into() } else { self.relative.display().to_string() }
+    }
+
+    /// The workspace that it is in.
+    #[must_use]
+    pub fn root(&self) -> Self {
+        self.at(Path::new(""))
+    }
+
+    /// What is at `relative` in the workspace, a real path in it.
+    #[must_use]
+    pub fn at(&self, relative: &Path) -> Self {
+        let (asked, root) = (relative.display().to_string(), self.root.clone());
+        Self { field: self.field, asked, root, relative: relative.to_owned() }
     }
 
     /// Says what is wrong with it.
@@ -187,6 +208,11 @@ impl Place {
         let root = rustix::fs::openat(CWD, &self.root, FOLDER, Mode::empty())?;
         relative.iter().try_fold(root, step)
     }
+}
+
+/// A name in which nothing hides, on one line.
+pub(super) fn one_line(name: &[u8]) -> String {
+    Visible::of(name).text.replace('\n', "␊").replace('\t', "␉")
 }
 
 /// Opens the folder `name` of `folder`; a symlink is refused.

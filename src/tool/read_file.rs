@@ -1,13 +1,13 @@
 use std::{fmt::Write as _, io::Read};
 
-use hermod_actors::model::{CallEnd, EffectClass};
+use hermod_actors::model::{Access, CallEnd, EffectClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     blocking::{Asker, Failed, blocking},
     page::{Extent, LINES, Page, Paged},
-    paths::{Place, resolve},
+    paths::{Place, declared, resolve},
     typed::{Site, Typed},
 };
 
@@ -43,6 +43,10 @@ impl Typed for ReadFile {
         a remark in brackets at the end says how to read on.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
+
+    fn access(arguments: &Arguments, workspace: &str) -> Access {
+        Access::reads(declared(workspace, &arguments.path))
+    }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let workspace = site.workspace;

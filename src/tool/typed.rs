@@ -2,8 +2,8 @@ use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc, time::Dura
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{CallEnd, CallStatus, EffectClass, ToolSpec},
-    port::{BadArguments, Invocation, Tool},
+    model::{Access, CallEnd, CallStatus, EffectClass, Timestamp, ToolSpec},
+    port::{BadArguments, Intent, Invocation, Shelf, Tool},
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -28,6 +28,11 @@ pub trait Typed: Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// What a call with these arguments touches in `workspace`; nothing that others could touch, if it does not say.
+    fn access(_arguments: &Self::Arguments, _workspace: &str) -> Access {
+        Access::default()
+    }
+
     /// Runs with arguments that passed `check`.
     fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
 
@@ -37,13 +42,15 @@ pub trait Typed: Debug + Send + Sync + 'static {
     }
 }
 
-/// Where and under which name a call works.
+/// Where and when a call works.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// `<call>-<attempt>`: names what the call leaves behind.
-    pub name: String,
     /// The folder in which the tool works.
     pub workspace: Arc<str>,
+    /// The time at which the call started.
+    pub now: Timestamp,
+    /// Where output goes that is too long to be shown; knows the call and the attempt.
+    pub shelf: Shelf,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
     /// What the operator decides.
@@ -82,15 +89,17 @@ impl<T: Typed> Tool for Made<T> {
         &self.spec
     }
 
-    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments> {
-        self.read(arguments).map(|_| T::EFFECT)
+    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
+        let arguments = self.read(arguments)?;
+        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace) })
     }
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         let arguments = self.read(&invocation.arguments);
         let site = Site {
-            name: format!("{}-{}", invocation.call, invocation.attempt),
             workspace: invocation.workspace,
+            now: invocation.now,
+            shelf: invocation.shelf,
             cancel: invocation.cancel,
             settings: self.settings,
         };

@@ -22,7 +22,9 @@ use crate::{
     model::{
         Answer, CallEnd, CallStatus, EffectClass, Failure, FailureClass, Message, Seq, SessionId, ToolSpec,
     },
-    port::{BadArguments, Deltas, Encoder, Invocation, Journal, ModelRequest, Provider, Read, Rows, Tool},
+    port::{
+        BadArguments, Deltas, Encoder, Intent, Invocation, Journal, ModelRequest, Provider, Read, Rows, Tool,
+    },
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 
@@ -219,9 +221,9 @@ impl Tool for OddTool {
         self.0.spec()
     }
 
-    fn plan(&self, arguments: &Value) -> Result<EffectClass, BadArguments> {
+    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
         assert!(!self.1.does(Misdeed::PlanPanics), "the tool panics when it looks at its arguments");
-        self.0.plan(arguments)
+        self.0.plan(arguments, workspace)
     }
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {

@@ -209,9 +209,9 @@ fn cancelled(driver: &Driver) -> Option<Input> {
     let Phase::Running(run) = &driver.turn.phase else { return None };
     let started = run.calls().iter().find_map(|call| match &call.state {
         CallState::Started(started, _) => Some(started),
-        CallState::Proposed | CallState::Admitted(_) | CallState::Ended(_) => None,
+        CallState::Proposed | CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_) => None,
     })?;
-    let end = CallEnd { status: CallStatus::Stopped, content: "stopped".into() };
+    let end = CallEnd::new(CallStatus::Stopped, "stopped");
     Some(Input::ToolEnded { call: started.call, attempt: started.attempt, end })
 }
 

@@ -1,6 +1,7 @@
 //! The core against single cases, and against any history of inputs.
 
 mod any_history;
+mod calls;
 mod cases;
 mod steer;
 
@@ -12,7 +13,7 @@ use crate::{
         Incarnation, Limits, Message, ModelRef, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp,
         ToolCall, Usage,
     },
-    turn::{Cursor, Dormant, Input, Plan, Turn},
+    turn::{Cursor, Dormant, Effect, Input, Plan, Turn},
 };
 
 /// A session, its journal, and the time.
@@ -115,18 +116,45 @@ impl Driver {
         finish: Finish,
         effect: EffectClass,
     ) -> Vec<&'static str> {
+        let plan = |n: usize| Plan::Admit {
+            tool: "tool".into(),
+            intent: effect.into(),
+            arguments: Hash::of(&n.to_le_bytes()),
+        };
+        self.answer_planned(text, finish, (0..calls).map(plan).collect())
+    }
+
+    /// The model answers with as many calls as there are plans.
+    pub(super) fn answer_planned(
+        &mut self,
+        text: &str,
+        finish: Finish,
+        plans: Vec<Plan>,
+    ) -> Vec<&'static str> {
         let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
         let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: r#"{"a":1}"#.into() };
         let message = AssistantMessage {
             text: text.into(),
-            calls: (0..calls).map(call).collect(),
+            calls: (0..plans.len()).map(call).collect(),
             ..Default::default()
         };
         let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
         let answer = Arc::new(Answer { message, finish, usage });
-        let plan = Plan::Admit { tool: "tool".into(), effect, arguments: Hash::of(b"{}") };
-        let plans = std::iter::repeat_n(plan, calls).collect();
-        self.feed(&Input::Answered { started, answer, plans })
+        self.feed(&Input::Answered { started, answer, plans: plans.into() })
+    }
+
+    /// Gives every call that is due its permit, and says which calls are under way.
+    pub(super) fn permit_all(&mut self) -> Vec<u32> {
+        for effect in self.turn.due(self.now) {
+            if let Effect::Seek { call, attempt } = effect
+                && call.n > 0
+            {
+                self.feed(&Input::Permitted { call, attempt });
+            }
+        }
+        let due = self.turn.due(self.now).into_iter();
+        due.filter_map(|effect| if let Effect::Run { call, .. } = effect { Some(call.n) } else { None })
+            .collect()
     }
 
     pub(super) fn fail(&mut self, class: FailureClass) -> Vec<&'static str> {
@@ -140,6 +168,16 @@ impl Driver {
         let (messages, _) = self.turn.render(Cursor::default());
         let found = messages.iter().map(|message| (letter(message), content(message).matches(text).count()));
         found.filter(|(_, times)| *times > 0).collect()
+    }
+
+    /// The results in the view.
+    pub(super) fn contents(&self) -> Vec<String> {
+        let (messages, _) = self.turn.render(Cursor::default());
+        let content = |message: Message| match message {
+            Message::Tool { content, .. } => Some(content.to_string()),
+            Message::System(_) | Message::User(_) | Message::Assistant(_) => None,
+        };
+        messages.into_iter().filter_map(content).collect()
     }
 
     /// The view, a letter for each message.

@@ -1,4 +1,4 @@
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// Bytes of unknown origin as text in which nothing hides.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,12 @@ impl Visible {
         let mut visible = Self::default();
         visible.push(bytes);
         visible
+    }
+
+    /// A text in which nothing hides; itself, if nothing did.
+    pub fn text(text: &str) -> Cow<'_, str> {
+        let hides = |c: char| (c < ' ' && c != '\n' && c != '\t') || c == '\u{7f}' || is_invisible(c);
+        if text.contains(hides) { Self::of(text.as_bytes()).text.into() } else { text.into() }
     }
 
     /// Appends `bytes`.
@@ -69,6 +75,9 @@ mod tests {
     use super::*;
 
     fn check(bytes: &[u8], text: &str, controls: usize, invalid: usize) {
+        if let Ok(valid) = str::from_utf8(bytes) {
+            assert_eq!(Visible::text(valid), text);
+        }
         assert_eq!(Visible::of(bytes), Visible { text: text.into(), controls, invalid });
     }
 

@@ -1,0 +1,161 @@
+use std::{fmt, fmt::Debug, sync::Arc};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+use crate::model::{Artifact, Attempt, CallId, SessionId};
+
+/// Whole outputs that are too long for a model to read at once, kept byte for byte.
+pub trait Artifacts: Debug + Send + Sync + 'static {
+    /// Begins an artifact. Nothing is to be read under its name before [`Keeper::finish`] has resolved; then it takes the
+    /// place of an earlier one of the same name.
+    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>>;
+
+    /// Reads at most `max` bytes from `offset` on; none at the end and beyond.
+    fn read(
+        &self,
+        name: ArtifactName,
+        offset: u64,
+        max: usize,
+    ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>>;
+}
+
+/// An artifact in the making. Dropped before it is finished, it leaves nothing.
+pub trait Keeper: Debug + Send {
+    /// Adds bytes. After an error, or when the future was dropped, the artifact cannot be finished any more.
+    fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>>;
+
+    /// Resolves when all of it is durable.
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>>;
+}
+
+/// The name of an artifact: whose it is, and what made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ArtifactName {
+    /// The session, which alone may read it.
+    pub session: SessionId,
+    /// The call.
+    pub call: CallId,
+    /// The attempt that made it.
+    pub attempt: Attempt,
+}
+
+impl ArtifactName {
+    /// The name within its session, as the model knows it.
+    pub fn handle(&self) -> String {
+        format!("{}-{}", self.call, self.attempt)
+    }
+
+    /// The artifact of this session that a handle names; `None` if it is no handle at all.
+    pub fn of_handle(session: SessionId, handle: &str) -> Option<Self> {
+        let (call, attempt) = handle.rsplit_once('-')?;
+        let name = Self { session, call: call.parse().ok()?, attempt: attempt.parse().ok()? };
+        // Exactly one spelling, so that a name is a name in every store.
+        (name.handle() == handle).then_some(name)
+    }
+}
+
+impl fmt::Display for ArtifactName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}-{}", self.session, self.call, self.attempt)
+    }
+}
+
+/// Some bytes of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// How many the artifact has.
+    pub total: u64,
+}
+
+/// Why an artifact cannot be kept or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArtifactError {
+    /// There is none of this name.
+    #[error("this session has no artifact `{0}`")]
+    NotFound(String),
+    /// The store does not take it or does not give it.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// The artifacts of one session in the hands of one attempt of a call, which may read them all and make its own.
+#[derive(Debug, Clone)]
+pub struct Shelf {
+    artifacts: Arc<dyn Artifacts>,
+    own: ArtifactName,
+}
+
+impl Shelf {
+    /// The artifacts of `own`'s session, for the attempt that `own` names.
+    pub fn new(artifacts: Arc<dyn Artifacts>, own: ArtifactName) -> Self {
+        Self { artifacts, own }
+    }
+
+    /// The name of what this attempt makes.
+    pub const fn own(&self) -> ArtifactName {
+        self.own
+    }
+
+    /// The same shelf in the hands of another attempt of the call.
+    #[must_use]
+    pub fn of_attempt(&self, attempt: Attempt) -> Self {
+        let own = ArtifactName { attempt, ..self.own };
+        Self { artifacts: Arc::clone(&self.artifacts), own }
+    }
+
+    /// Begins this attempt's artifact.
+    pub fn begin(&self) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
+        self.artifacts.begin(self.own)
+    }
+
+    /// Keeps `bytes` as this attempt's artifact; durable when it resolves.
+    pub async fn keep(&self, bytes: Bytes) -> Result<Artifact, ArtifactError> {
+        let length = bytes.len() as u64;
+        let mut keeper = self.begin().await?;
+        keeper.write(bytes).await?;
+        keeper.finish().await?;
+        Ok(Artifact { handle: self.own.handle(), bytes: length })
+    }
+
+    /// Reads from an artifact of this session.
+    pub async fn read(&self, handle: &str, offset: u64, max: usize) -> Result<Excerpt, ArtifactError> {
+        match ArtifactName::of_handle(self.own.session, handle) {
+            Some(name) => self.artifacts.read(name, offset, max).await,
+            None => Err(ArtifactError::NotFound(handle.to_owned())),
+        }
+    }
+
+    /// Reads what an earlier attempt of this call has kept, at most `max` bytes.
+    pub async fn read_earlier(&self, attempt: Attempt, max: usize) -> Result<Excerpt, ArtifactError> {
+        self.artifacts.read(ArtifactName { attempt, ..self.own }, 0, max).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::RunId;
+
+    #[test]
+    fn a_handle_names_one_artifact_of_its_session() {
+        let session = SessionId::from_bits(1);
+        let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
+        let name = ArtifactName { session, call, attempt: 1 };
+        let handle = name.handle();
+        assert_eq!(ArtifactName::of_handle(session, &handle), Some(name));
+        for bad in [
+            "",
+            "-",
+            "../../etc/passwd",
+            "x-1",
+            &format!("{call}-01"),
+            &format!("{call}-+1"),
+            &call.to_string(),
+        ] {
+            assert_eq!(ArtifactName::of_handle(session, bad), None, "{bad}");
+        }
+    }
+}

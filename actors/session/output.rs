@@ -1,0 +1,130 @@
+//! What becomes of a result before it is recorded: nothing hides in it, and what is too long is kept as an artifact.
+
+use bytes::Bytes;
+
+use crate::{
+    model::{CallEnd, MAX_OUTPUT},
+    policy::Visible,
+    port::Shelf,
+};
+
+/// Bytes of a longer output that are shown from its beginning ...
+const HEAD: usize = MAX_OUTPUT * 3 / 5;
+/// ... and from its end.
+const TAIL: usize = MAX_OUTPUT * 3 / 10;
+
+/// Makes the end of a call fit for the view. What does not fit is on disk before this resolves.
+pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf) -> CallEnd {
+    if end.content.len() <= MAX_OUTPUT {
+        let visible = Visible::text(&end.content);
+        if visible.len() <= MAX_OUTPUT {
+            end.content = visible.into_owned();
+            return end;
+        }
+    }
+    let whole = Bytes::from(std::mem::take(&mut end.content));
+    // A tool that has kept an artifact has said so itself.
+    let kept = match end.artifact {
+        Some(_) => String::new(),
+        None => match shelf.keep(whole.clone()).await {
+            Ok(artifact) => {
+                let told = format!("; all {} are artifact {}: ", artifact.bytes, artifact.handle);
+                end.artifact = Some(artifact);
+                told + "`read_artifact` pages it"
+            }
+            Err(error) => format!("; they could not be kept: {error}"),
+        },
+    };
+    let text = str::from_utf8(&whole).expect("it was a string");
+    let (head, tail) = (head(text), tail(text));
+    let left_out = text.len() - head.len() - tail.len();
+    let (head, tail) = (Visible::text(head), Visible::text(tail));
+    end.content = format!("{head}\n[… {left_out} bytes left out{kept} …]\n{tail}");
+    end
+}
+
+/// A beginning that fits, however much its hidden characters take when they are shown.
+fn head(text: &str) -> &str {
+    let mut head = &text[..text.floor_char_boundary(HEAD)];
+    while Visible::text(head).len() > HEAD {
+        head = &head[..head.floor_char_boundary(head.len() / 2)];
+    }
+    head
+}
+
+/// An end that fits, likewise.
+fn tail(text: &str) -> &str {
+    let mut tail = &text[text.ceil_char_boundary(text.len().saturating_sub(TAIL))..];
+    while Visible::text(tail).len() > TAIL {
+        tail = &tail[tail.ceil_char_boundary(tail.len() / 2)..];
+    }
+    tail
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        sync::Arc,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+    use crate::{
+        model::{Artifact, CallId, RunId, SessionId},
+        port::ArtifactName,
+        testkit::MemoryArtifacts,
+    };
+
+    /// What comes of a result: what is shown, and what is kept.
+    fn of(content: &str, artifacts: &MemoryArtifacts) -> (CallEnd, Vec<Bytes>) {
+        let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+        let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 2 };
+        let shelf = Shelf::new(Arc::new(artifacts.clone()), own);
+        let future = pin!(presentable(CallEnd::ok(content), &shelf));
+        let Poll::Ready(end) = future.poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("memory keeps nobody waiting")
+        };
+        (end, artifacts.all().into_values().collect())
+    }
+
+    /// Shown as a beginning and an end around what is said of the rest, and kept whole.
+    #[track_caller]
+    fn check_cut(content: &str, begins: &str, ends: &str) {
+        let (end, kept) = of(content, &MemoryArtifacts::default());
+        assert_eq!(kept, [content.as_bytes()]);
+        let Some(Artifact { handle, bytes }) = end.artifact else { panic!("no artifact") };
+        assert_eq!(bytes, content.len() as u64);
+        assert!(end.content.len() <= MAX_OUTPUT, "{} bytes", end.content.len());
+        assert!(end.content.starts_with(begins) && end.content.ends_with(ends), "{}", end.content);
+        assert!(end.content.contains(&format!("all {bytes} are artifact {handle}")), "{}", end.content);
+    }
+
+    #[test]
+    fn what_fits_stays() {
+        for (content, shown) in [("plain\n\tGröße", "plain\n\tGröße"), ("\u{1b}[2Jgone\r\n", "␛[2Jgone␍\n")]
+        {
+            let (end, kept) = of(content, &MemoryArtifacts::default());
+            assert_eq!((end, kept), (CallEnd::ok(shown), Vec::new()));
+        }
+        let full = "x".repeat(MAX_OUTPUT);
+        assert_eq!(of(&full, &MemoryArtifacts::default()).0, CallEnd::ok(full));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_kept_whole_and_shown_by_its_ends() {
+        check_cut(&format!("first{}last", "x".repeat(MAX_OUTPUT)), "firstxxx", "xxxlast");
+        check_cut(&"é".repeat(MAX_OUTPUT), "éé", "éé");
+        check_cut(&"\u{1b}".repeat(MAX_OUTPUT), "␛␛", "␛␛");
+        check_cut(&"\u{e0041}".repeat(MAX_OUTPUT), "<U+E0041><U+E0041>", "<U+E0041>");
+        check_cut(&"x".repeat(10_000_000), "xxx", "xxx");
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let (end, kept) = of(&"x".repeat(MAX_OUTPUT + 1), &MemoryArtifacts::full_after(1_000));
+        assert_eq!((end.artifact, kept), (None, Vec::new()));
+        assert!(end.content.contains("could not be kept: no space left on device"), "{}", end.content);
+    }
+}

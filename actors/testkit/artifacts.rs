@@ -1,0 +1,146 @@
+//! Artifacts in memory, and what any keeper of artifacts must do.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+
+use crate::{
+    model::{Attempt, CallId, RunId, SessionId},
+    port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Shelf},
+};
+
+/// Artifacts in memory; clones are handles of one store.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryArtifacts {
+    store: Arc<Mutex<BTreeMap<ArtifactName, Bytes>>>,
+    /// How many bytes an artifact may have, if the disk is to be full then.
+    room: Option<usize>,
+}
+
+impl MemoryArtifacts {
+    /// A store that fails as a full disk does when an artifact grows beyond `room` bytes.
+    pub fn full_after(room: usize) -> Self {
+        Self { room: Some(room), ..Self::default() }
+    }
+
+    /// Everything that was finished.
+    pub fn all(&self) -> BTreeMap<ArtifactName, Bytes> {
+        lock(&self.store).clone()
+    }
+}
+
+impl Artifacts for MemoryArtifacts {
+    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
+        let keeper = InMemory { store: self.clone(), name, bytes: Vec::new() };
+        ready(Ok(Box::new(keeper) as Box<dyn Keeper>)).boxed()
+    }
+
+    fn read(
+        &self,
+        name: ArtifactName,
+        offset: u64,
+        max: usize,
+    ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>> {
+        let found = lock(&self.store).get(&name).cloned();
+        let excerpt = found.ok_or_else(|| ArtifactError::NotFound(name.handle())).map(|all| {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
+            let end = start.saturating_add(max).min(all.len());
+            Excerpt { bytes: all.slice(start..end), total: all.len() as u64 }
+        });
+        ready(excerpt).boxed()
+    }
+}
+
+#[derive(Debug)]
+struct InMemory {
+    store: MemoryArtifacts,
+    name: ArtifactName,
+    bytes: Vec<u8>,
+}
+
+impl Keeper for InMemory {
+    fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
+        self.bytes.extend_from_slice(&bytes);
+        let is_full = self.store.room.is_some_and(|room| self.bytes.len() > room);
+        let full = || ArtifactError::Unavailable("no space left on device".into());
+        ready(if is_full { Err(full()) } else { Ok(()) }).boxed()
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>> {
+        lock(&self.store.store).insert(self.name, self.bytes.into());
+        ready(Ok(())).boxed()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name(session: u128, attempt: Attempt) -> ArtifactName {
+    let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+    ArtifactName { session: SessionId::from_bits(session), call, attempt }
+}
+
+async fn kept(artifacts: &Arc<dyn Artifacts>, name: ArtifactName, pieces: &[&'static [u8]]) {
+    let mut keeper = artifacts.begin(name).await.expect("it begins");
+    for piece in pieces {
+        keeper.write(Bytes::from_static(piece)).await.expect("it is written");
+    }
+    keeper.finish().await.expect("it is durable");
+}
+
+/// What any [`Artifacts`] must do. `open` gives an empty store at first, and later what the openings before left.
+pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
+    let artifacts = open();
+    let (one, two) = (name(1, 1), name(1, 2));
+    let missing = |name: ArtifactName| Err(ArtifactError::NotFound(name.handle()));
+
+    // Nothing is there before it is finished, and what is dropped leaves nothing.
+    assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
+    let mut keeper = artifacts.begin(one).await.expect("it begins");
+    keeper.write(Bytes::from_static(b"half")).await.expect("it is written");
+    assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
+    drop(keeper);
+    assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
+
+    // It is read in excerpts, byte for byte.
+    kept(&artifacts, one, &[b"ab\xff", b"", b"\0\x1bcd"]).await;
+    for (offset, max, expected) in [
+        (0, 99, &b"ab\xff\0\x1bcd"[..]),
+        (2, 3, b"\xff\0\x1b"),
+        (6, 9, b"d"),
+        (7, 9, b""),
+        (u64::MAX, 9, b""),
+    ] {
+        let excerpt = artifacts.read(one, offset, max).await.expect("it is there");
+        assert_eq!((&excerpt.bytes[..], excerpt.total), (expected, 7), "{max} from {offset}");
+    }
+
+    // One of the same name takes its place, when it is whole.
+    let mut keeper = artifacts.begin(one).await.expect("it begins");
+    keeper.write(Bytes::from_static(b"new")).await.expect("it is written");
+    assert_eq!(artifacts.read(one, 0, 2).await.expect("the old one").bytes, &b"ab"[..]);
+    keeper.finish().await.expect("it is durable");
+    assert_eq!(artifacts.read(one, 0, 9).await.expect("the new one").bytes, &b"new"[..]);
+
+    // A session reads its own; a call reads what its earlier attempts kept.
+    kept(&artifacts, two, &[]).await;
+    let shelf = Shelf::new(Arc::clone(&artifacts), name(1, 3));
+    assert_eq!(shelf.read(&one.handle(), 1, 1).await.expect("its own").bytes, &b"e"[..]);
+    assert_eq!(shelf.read_earlier(2, 9).await.expect("its own").total, 0);
+    let stranger = Shelf::new(Arc::clone(&artifacts), name(2, 3));
+    assert_eq!(stranger.read(&one.handle(), 0, 9).await, missing(one));
+    assert!(matches!(shelf.read("../1", 0, 9).await, Err(ArtifactError::NotFound(_))));
+
+    // It is there for the next process.
+    drop((artifacts, shelf, stranger));
+    let artifacts = open();
+    assert_eq!(artifacts.read(one, 0, 9).await.expect("it stayed").bytes, &b"new"[..]);
+}

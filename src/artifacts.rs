@@ -1,0 +1,237 @@
+//! Artifacts as files of the state directory: `artifacts/<session>/<call>-<attempt>`.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use hermod_actors::port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper};
+use tokio::task::spawn_blocking;
+
+const FOLDER: &str = "artifacts";
+/// Where files are until they are whole.
+const UNFINISHED: &str = "unfinished";
+/// Bytes after which what is written is synced, so that the last sync is short.
+const SYNCED: usize = 16 << 20;
+
+/// See the module. One process at a time: whoever holds the store.
+#[derive(Debug, Clone)]
+pub struct FileArtifacts {
+    root: Arc<Path>,
+}
+
+impl FileArtifacts {
+    /// Those of a state directory; what a process that died has left unfinished is removed.
+    pub fn open(state: &Path) -> io::Result<Self> {
+        let root = state.join(FOLDER);
+        match fs::read_dir(root.join(UNFINISHED)) {
+            Ok(entries) => entries.into_iter().try_for_each(|entry| fs::remove_file(entry?.path()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Self { root: root.into() })
+    }
+
+    fn path(&self, name: ArtifactName) -> PathBuf {
+        self.root.join(name.session.to_string()).join(name.handle())
+    }
+}
+
+impl Artifacts for FileArtifacts {
+    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
+        let (folder, target) = (self.root.join(UNFINISHED), self.path(name));
+        let unfinished = folder.join(format!("{}.{}", name.session, name.handle()));
+        off_thread(move || {
+            make_folder(&folder)?;
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+            let written = Written { file, unfinished: Unfinished(Some(unfinished)), since_sync: 0 };
+            Ok(Box::new(InFile { written: Some(written), target }) as Box<dyn Keeper>)
+        })
+        .map(|made| made.map_err(unavailable))
+        .boxed()
+    }
+
+    fn read(
+        &self,
+        name: ArtifactName,
+        offset: u64,
+        max: usize,
+    ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>> {
+        let path = self.path(name);
+        let read = off_thread(move || {
+            let file = File::open(path)?;
+            let total = file.metadata()?.len();
+            let left = usize::try_from(total.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let mut bytes = vec![0; left.min(max)];
+            file.read_exact_at(&mut bytes, offset)?;
+            Ok(Excerpt { bytes: bytes.into(), total })
+        });
+        read.map(move |read| {
+            read.map_err(|error| {
+                let missing = error.kind() == io::ErrorKind::NotFound;
+                if missing { ArtifactError::NotFound(name.handle()) } else { unavailable(error) }
+            })
+        })
+        .boxed()
+    }
+}
+
+/// A file in the making; `None` while it is written, and after that failed.
+#[derive(Debug)]
+struct InFile {
+    written: Option<Written>,
+    target: PathBuf,
+}
+
+#[derive(Debug)]
+struct Written {
+    file: File,
+    unfinished: Unfinished,
+    since_sync: usize,
+}
+
+/// The path of a file that is removed unless it becomes something else.
+#[derive(Debug)]
+struct Unfinished(Option<PathBuf>);
+
+impl Keeper for InFile {
+    fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
+        let Some(mut written) = self.written.take() else { return ready(Err(lost())).boxed() };
+        let work = off_thread(move || {
+            written.file.write_all(&bytes)?;
+            written.since_sync += bytes.len();
+            if written.since_sync >= SYNCED {
+                written.file.sync_data()?;
+                written.since_sync = 0;
+            }
+            Ok(written)
+        });
+        async move {
+            self.written = Some(work.await.map_err(unavailable)?);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>> {
+        let InFile { written, target } = *self;
+        let Some(Written { file, mut unfinished, .. }) = written else { return ready(Err(lost())).boxed() };
+        off_thread(move || {
+            file.sync_all()?;
+            unfinished.become_whole(&target)
+        })
+        .map(|kept| kept.map_err(unavailable))
+        .boxed()
+    }
+}
+
+impl Unfinished {
+    fn become_whole(&mut self, target: &Path) -> io::Result<()> {
+        let (Some(from), Some(folder)) = (&self.0, target.parent()) else { return Ok(()) };
+        make_folder(folder)?;
+        fs::rename(from, target)?;
+        self.0 = None;
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0
+            && let Err(error) = fs::remove_file(path)
+        {
+            tracing::warn!(path = %path.display(), %error, "an unfinished artifact stays until the next start");
+        }
+    }
+}
+
+/// Makes a folder that nobody else may enter; it and the one above it are durable.
+fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    // Both it and its parent may be new.
+    path.ancestors().skip(1).take(2).try_for_each(|above| File::open(above)?.sync_all())
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+fn unavailable(error: io::Error) -> ArtifactError {
+    ArtifactError::Unavailable(error.to_string())
+}
+
+fn lost() -> ArtifactError {
+    ArtifactError::Unavailable("an earlier write of it failed".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use hermod_actors::{
+        model::{CallId, RunId, SessionId},
+        testkit::artifacts_contract,
+    };
+
+    use super::*;
+
+    fn name() -> ArtifactName {
+        let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+        ArtifactName { session: SessionId::from_bits(1), call, attempt: 1 }
+    }
+
+    #[tokio::test]
+    async fn files_keep_the_contract() {
+        let state = tempfile::tempdir().unwrap();
+        artifacts_contract(|| Arc::new(FileArtifacts::open(state.path()).unwrap())).await;
+    }
+
+    #[tokio::test]
+    async fn nobody_else_may_read_them() {
+        let state = tempfile::tempdir().unwrap();
+        let artifacts = FileArtifacts::open(state.path()).unwrap();
+        let keeper = artifacts.begin(name()).await.unwrap();
+        keeper.finish().await.unwrap();
+        let path = artifacts.path(name());
+        for (path, mode) in
+            [(path.as_path(), 0o600), (path.parent().unwrap(), 0o700), (&artifacts.root, 0o700)]
+        {
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_process_left_is_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let artifacts = FileArtifacts::open(state.path()).unwrap();
+        let keeper = artifacts.begin(name()).await.unwrap();
+        let unfinished = || fs::read_dir(state.path().join(FOLDER).join(UNFINISHED)).unwrap().count();
+        std::mem::forget(keeper);
+        assert_eq!(unfinished(), 1);
+        FileArtifacts::open(state.path()).unwrap();
+        assert_eq!(unfinished(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_place_that_cannot_be_written_is_told() {
+        let state = tempfile::tempdir().unwrap();
+        fs::write(state.path().join(FOLDER), "in the way").unwrap();
+        let artifacts = FileArtifacts { root: state.path().join(FOLDER).into() };
+        let error = artifacts.begin(name()).await.unwrap_err();
+        assert!(matches!(error, ArtifactError::Unavailable(_)), "{error}");
+    }
+}

@@ -1,0 +1,98 @@
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use hermod_actors::{Defaults, Runtime, model::ModelRef, port::Tool};
+
+use crate::{
+    config::Config,
+    daemon::{self, Parts, StartError},
+    provider::{HttpProvider, ProviderConfig},
+    secret::Secret,
+    store::redb::Durability,
+};
+
+/// Makes a runtime out of tools and models of one's own.
+#[derive(Debug)]
+pub struct Builder {
+    state: PathBuf,
+    workspace: PathBuf,
+    prompt: Option<Arc<str>>,
+    models: Vec<(ModelRef, ProviderConfig)>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Builder {
+    /// A runtime that keeps its state in this folder, and is the only one that does.
+    pub fn new(state: impl Into<PathBuf>) -> Self {
+        Self {
+            state: state.into(),
+            workspace: ".".into(),
+            prompt: None,
+            models: Vec::new(),
+            tools: Vec::new(),
+        }
+    }
+
+    /// Adds a model behind an endpoint that speaks `chat_completions`. The first one is asked unless a request says
+    /// otherwise.
+    #[must_use]
+    pub fn model(mut self, model: ModelRef, base_url: &str, key: Option<Secret>) -> Self {
+        let config = ProviderConfig {
+            name: model.provider.to_string(),
+            base_url: base_url.to_owned(),
+            wire: "chat_completions".into(),
+            credential: key,
+            deadlines: crate::provider::Deadlines::default(),
+        };
+        self.models.push((model, config));
+        self
+    }
+
+    /// Adds a tool, which every run may use unless its request says otherwise.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// The folder in which tools work; the current one if this is not said.
+    #[must_use]
+    pub fn workspace(mut self, workspace: impl Into<PathBuf>) -> Self {
+        self.workspace = workspace.into();
+        self
+    }
+
+    /// The system prompt; Hermod's own if this is not said.
+    #[must_use]
+    pub fn prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.prompt = Some(prompt.into());
+        self
+    }
+
+    /// Starts it. Runs that an earlier process left go on when they are revived.
+    pub async fn start(self) -> Result<Runtime, StartError> {
+        let state = daemon::make_state(&self.state)?;
+        let workspace = self.workspace.canonicalize();
+        let workspace =
+            workspace.map_err(|source| StartError::State { path: self.workspace.clone(), source })?;
+        let first = self.models.first().ok_or(StartError::Nobody)?.0.clone();
+        let config = Config::load(&[], &BTreeMap::new())?;
+        let mut spec = daemon::spec(&config, vec![first], None, &workspace);
+        spec.tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+        let prompt = self.prompt.unwrap_or_else(|| daemon::prompt(&workspace).into());
+        let mut providers = Vec::new();
+        let calls = usize::try_from(config.provider_defaults.calls.0).unwrap_or(usize::MAX);
+        for (model, config) in self.models {
+            let adapter = HttpProvider::new(config)?;
+            providers.push((model.provider, Arc::new(adapter) as _, calls));
+        }
+        let parts = Parts {
+            journal: daemon::open(&state, Durability::Strict)?,
+            state,
+            providers,
+            tools: self.tools,
+            tool_calls: daemon::tool_calls(&config),
+            defaults: Defaults { spec, prompt },
+        };
+        daemon::runtime(parts).await
+    }
+}

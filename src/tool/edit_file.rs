@@ -1,0 +1,221 @@
+use std::io::Read;
+
+use hermod_actors::{
+    model::{Access, CallEnd, CallStatus, EffectClass, Hash},
+    port::{ArtifactError, ArtifactName, BadArguments, Shelf},
+};
+use memchr::memmem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    blocking::{Asker, Failed, blocking_for},
+    paths::{Place, declared, resolve},
+    replace::replace,
+    typed::{Site, Typed},
+};
+
+/// Bytes of a file that is edited here.
+const MOST: u64 = 16 << 20;
+/// Bytes of a note.
+const NOTE: usize = 1_000;
+
+/// Replaces texts in a file, all of them or none, atomically.
+///
+/// Idempotent by a note of the content's hashes before and after, which is durable before the file changes: a
+/// repetition after a crash finds its own result and leaves it.
+#[derive(Debug)]
+pub(super) struct EditFile;
+
+/// What to change.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// The file, relative to the workspace or absolute inside it.
+    path: String,
+    /// The replacements, made one after the other.
+    #[schemars(length(min = 1, max = 1_000))]
+    edits: Vec<Edit>,
+}
+
+/// One replacement.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edit {
+    /// The text to replace, exactly as it stands in the file, with enough around it to occur only once.
+    old: String,
+    /// The text to put in its place; empty to delete it.
+    new: String,
+}
+
+/// The hashes of a file's content before and after an edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    before: Hash,
+    after: Hash,
+}
+
+impl Typed for EditFile {
+    const NAME: &'static str = "edit_file";
+    const DESCRIPTION: &'static str = "Replaces texts in a file of the workspace. Each `old` must occur exactly once; \
+        if one does not, nothing is changed.";
+    const EFFECT: EffectClass = EffectClass::Idempotent;
+    type Arguments = Arguments;
+
+    fn check(arguments: &Arguments) -> Result<(), BadArguments> {
+        let empty = arguments.edits.iter().position(|edit| edit.old.is_empty());
+        empty.map_or(Ok(()), |n| {
+            Err(bad(n, "is empty", "give the text to replace; `write_file` writes a whole file"))
+        })
+    }
+
+    fn access(arguments: &Arguments, workspace: &str) -> Access {
+        Access::writes(declared(workspace, &arguments.path))
+    }
+
+    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+        let note = match earlier_note(&site.shelf).await {
+            Ok(note) => note,
+            Err(error) => return no_note(&error),
+        };
+        let workspace = site.workspace;
+        let first = blocking_for(&site.cancel, move |asker| prepare(&workspace, &arguments, (note, asker)));
+        let prepared = match first.await {
+            Ok(Prepared::Made(told)) => return CallEnd::ok(told),
+            Ok(Prepared::ToMake(change)) => change,
+            Err(end) => return end,
+        };
+        let note = serde_json::to_vec(&prepared.note).expect("hashes are JSON");
+        if let Err(error) = site.shelf.keep(note.into()).await {
+            return no_note(&error);
+        }
+        let own = site.shelf.own();
+        let made = blocking_for(&site.cancel, move |asker| prepared.make(own, asker));
+        made.await.map_or_else(|end| end, CallEnd::ok)
+    }
+}
+
+/// What an edit comes to before anything is changed.
+enum Prepared {
+    /// It is there: an earlier attempt made it, or there is nothing to change.
+    Made(String),
+    ToMake(Change),
+}
+
+/// A change of a file that was found to be possible.
+struct Change {
+    place: Place,
+    content: Vec<u8>,
+    note: Note,
+    told: String,
+}
+
+fn prepare(
+    workspace: &str,
+    arguments: &Arguments,
+    (noted, asker): (Option<Note>, &Asker),
+) -> Result<Prepared, Failed> {
+    let place = resolve(workspace, "path", &arguments.path)?;
+    asker.still_waits()?;
+    let before = read(&place)?;
+    let hash = Hash::of(&before);
+    let (shown, count) = (place.shown(), arguments.edits.len());
+    let told = |length: usize| {
+        let what = if count == 1 { "1 text".into() } else { format!("{count} texts") };
+        format!("replaced {what} in {shown}, which has {length} bytes now")
+    };
+    match noted {
+        Some(note) if note.after == hash => return Ok(Prepared::Made(told(before.len()))),
+        Some(note) if note.before != hash => {
+            let what = "was changed by somebody else after an interrupted attempt of this edit, which may have been \
+                        made";
+            return Err(place.refuse(what, "read the file again and edit what is missing").into());
+        }
+        Some(_) | None => {}
+    }
+    let content = edited(before, &arguments.edits)?;
+    let (note, told) = (Note { before: hash, after: Hash::of(&content) }, told(content.len()));
+    if note.after == note.before {
+        return Ok(Prepared::Made(format!("nothing to change: {shown} stays as it is")));
+    }
+    Ok(Prepared::ToMake(Change { place, content, note, told }))
+}
+
+impl Change {
+    fn make(self, own: ArtifactName, asker: &Asker) -> Result<String, Failed> {
+        if Hash::of(&read(&self.place)?) != self.note.before {
+            let what = "was changed by somebody else in the meantime; nothing was edited";
+            return Err(self.place.refuse(what, "read it again").into());
+        }
+        replace(&self.place, &self.content, (own, asker))?;
+        Ok(self.told)
+    }
+}
+
+fn read(place: &Place) -> Result<Vec<u8>, Failed> {
+    let (file, _) = place.open_file()?;
+    let mut content = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut content).map_err(|error| place.failed(error))?;
+    if content.len() as u64 > MOST {
+        let what = format!("has more than {MOST} bytes, too many to be edited here");
+        return Err(place.refuse(&what, "use `shell`").into());
+    }
+    Ok(content)
+}
+
+fn edited(mut content: Vec<u8>, edits: &[Edit]) -> Result<Vec<u8>, BadArguments> {
+    for (n, Edit { old, new }) in edits.iter().enumerate() {
+        let Some(start) = memmem::find(&content, old.as_bytes()) else {
+            return Err(not_found(n, &content, old));
+        };
+        if memmem::find(&content[start + 1..], old.as_bytes()).is_some() {
+            let count = memmem::find_iter(&content, old.as_bytes()).count().max(2);
+            let what = format!("occurs {count} times in the file");
+            return Err(bad(n, &what, "take more of the text around it, so that it occurs once"));
+        }
+        content.splice(start..start + old.len(), new.bytes());
+    }
+    Ok(content)
+}
+
+fn not_found(n: usize, content: &[u8], old: &str) -> BadArguments {
+    let what =
+        if n == 0 { "is not in the file" } else { "is not in the file as the edits before it leave it" };
+    let with_cr = old.replace('\n', "\r\n");
+    let hint = if with_cr != old && memmem::find(content, with_cr.as_bytes()).is_some() {
+        "the lines of this file end with \\r\\n: give `old` and `new` so, too"
+    } else {
+        "read the file and copy the text exactly, with its spaces and line ends"
+    };
+    bad(n, what, hint)
+}
+
+fn bad(n: usize, what: &str, hint: &str) -> BadArguments {
+    let field = format!("edits[{n}].old");
+    BadArguments { error: format!("`{field}` {what}"), field: Some(field), hint: hint.into() }
+}
+
+/// What the youngest earlier attempt of this call that came so far has noted.
+async fn earlier_note(shelf: &Shelf) -> Result<Option<Note>, ArtifactError> {
+    for attempt in (1..shelf.own().attempt).rev() {
+        match shelf.read_earlier(attempt, NOTE).await {
+            Ok(excerpt) => {
+                let note = serde_json::from_slice(&excerpt.bytes);
+                return note.map(Some).map_err(|error| ArtifactError::Unavailable(error.to_string()));
+            }
+            Err(ArtifactError::NotFound(_)) => {}
+            Err(error @ ArtifactError::Unavailable(_)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn no_note(error: &ArtifactError) -> CallEnd {
+    let error = format!("the note that makes this edit safe to repeat cannot be kept or read: {error}");
+    CallEnd::error(
+        CallStatus::Error,
+        &error,
+        None,
+        "nothing was changed; the operator has to look at the disk",
+    )
+}

@@ -1,0 +1,105 @@
+//! Replacing a file at once: a reader sees the old content or the new, also after a crash.
+
+use std::{ffi::OsStr, fs::File, io::Write as _, os::fd::OwnedFd};
+
+use hermod_actors::port::ArtifactName;
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, Stat},
+    io::Errno,
+};
+
+use super::{
+    blocking::{Asker, Failed},
+    paths::Place,
+};
+
+/// Permission bits, without the kind of the file.
+const PERMISSIONS: u32 = 0o7777;
+
+/// Makes `content` the content of the regular file at `place`, which need not exist; durable when it returns. Its
+/// permissions stay.
+pub(super) fn replace(
+    place: &Place,
+    content: &[u8],
+    (attempt, asker): (ArtifactName, &Asker),
+) -> Result<(), Failed> {
+    let (folder, target) = place.create_parent()?;
+    let earlier = earlier(place, &folder, target)?;
+    let failed = |error: std::io::Error| place.failed(error);
+    remove_leftovers(&folder, attempt).map_err(|error| place.failed(error))?;
+    let name = temporary(attempt);
+    let mut temporary =
+        Temporary::create(&folder, &name, earlier.as_ref()).map_err(|error| place.failed(error))?;
+    temporary.fill(content, earlier.as_ref()).map_err(failed)?;
+    asker.still_waits()?;
+    temporary.become_file(target).map_err(|error| place.failed(error))?;
+    Ok(())
+}
+
+fn temporary(attempt: ArtifactName) -> String {
+    format!(".hermod-{}.tmp", attempt.handle())
+}
+
+/// Removes what this attempt and earlier ones of the same call left when their process died.
+fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<()> {
+    (1..=own.attempt).try_for_each(|attempt| {
+        let name = temporary(ArtifactName { attempt, ..own });
+        match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    })
+}
+
+/// What is in the target's place already; refused unless it is a regular file.
+fn earlier(place: &Place, folder: &OwnedFd, target: &OsStr) -> Result<Option<Stat>, Failed> {
+    match rustix::fs::statat(folder, target, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => {
+            place.expect_file(&stat)?;
+            Ok(Some(stat))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(place.failed(error).into()),
+    }
+}
+
+/// A file that is removed again unless it becomes the target.
+struct Temporary<'a> {
+    folder: &'a OwnedFd,
+    name: &'a str,
+    file: File,
+    is_left: bool,
+}
+
+impl<'a> Temporary<'a> {
+    /// Nobody may read it who may not read the target.
+    fn create(folder: &'a OwnedFd, name: &'a str, earlier: Option<&Stat>) -> rustix::io::Result<Self> {
+        let mode = Mode::from_raw_mode(if earlier.is_some() { 0o600 } else { 0o666 });
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(folder, name, flags, mode)?;
+        Ok(Self { folder, name, file: file.into(), is_left: true })
+    }
+
+    fn fill(&mut self, content: &[u8], earlier: Option<&Stat>) -> std::io::Result<()> {
+        self.file.write_all(content)?;
+        if let Some(earlier) = earlier {
+            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(earlier.st_mode & PERMISSIONS))?;
+        }
+        self.file.sync_all()
+    }
+
+    fn become_file(mut self, target: &OsStr) -> rustix::io::Result<()> {
+        rustix::fs::renameat(self.folder, self.name, self.folder, target)?;
+        self.is_left = false;
+        rustix::fs::fsync(self.folder)
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if self.is_left {
+            // Whoever failed before this reports why; a leftover is removed by the next attempt.
+            let (Ok(()) | Err(_)) = rustix::fs::unlinkat(self.folder, self.name, AtFlags::empty());
+        }
+    }
+}

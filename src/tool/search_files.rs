@@ -1,0 +1,323 @@
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    time::Duration,
+};
+
+use grep_matcher::Matcher as _;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use hermod_actors::{
+    Visible,
+    model::{Access, CallEnd, EffectClass},
+    port::BadArguments,
+};
+use ignore::{
+    DirEntry, WalkBuilder,
+    overrides::{Override, OverrideBuilder},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{
+    blocking::{Asker, Failed, blocking},
+    paths::{Place, declared, one_line, resolve},
+    typed::{Site, Typed},
+};
+use crate::process::without_cut_end;
+
+const LIMIT: usize = 100;
+/// Bytes of a line that are shown.
+const LINE: usize = 300;
+/// Of those, bytes that stand before the match in a line that is cut.
+const BEFORE: usize = 100;
+/// Most bytes of all matches, remarks aside.
+const ROOM: usize = 48_000;
+/// Files with longer lines are skipped from there on.
+const LONGEST_LINE: usize = 4 << 20;
+/// Memory that a compiled pattern may take.
+const PATTERN: usize = 4 << 20;
+/// A search that takes longer says what it has found.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Searches the texts of files.
+#[derive(Debug)]
+pub(super) struct SearchFiles;
+
+/// What to look for.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// A regular expression (Rust's syntax; `(?i)` ignores case), matched within one line.
+    pattern: String,
+    /// The folder or file to search, relative to the workspace or absolute inside it; the workspace itself if absent.
+    path: Option<String>,
+    /// Only files whose path fits this, such as `*.rs`; with a `!` in front, only those that do not.
+    glob: Option<String>,
+    /// How many matching lines to show at most; 100 if absent.
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<usize>,
+}
+
+impl Typed for SearchFiles {
+    const NAME: &'static str = "search_files";
+    const DESCRIPTION: &'static str = "Searches text files of the workspace for a regular expression; answers \
+        `path:line: text` for each line that matches. What .gitignore names, `.git` and binary files are left out.";
+    const EFFECT: EffectClass = EffectClass::Pure;
+    type Arguments = Arguments;
+
+    fn check(arguments: &Arguments) -> Result<(), BadArguments> {
+        matcher(&arguments.pattern)?;
+        globs(Path::new("/"), arguments.glob.as_deref()).map(|_| ())
+    }
+
+    fn access(arguments: &Arguments, workspace: &str) -> Access {
+        Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
+    }
+
+    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+        let workspace = site.workspace;
+        blocking(&site.cancel, move |asker| search(&workspace, &arguments, asker)).await
+    }
+}
+
+fn matcher(pattern: &str) -> Result<RegexMatcher, BadArguments> {
+    let bad = |error: String, hint: &str| BadArguments {
+        field: Some("pattern".into()),
+        error: format!("`pattern` {pattern:?} {error}"),
+        hint: hint.into(),
+    };
+    if pattern.is_empty() {
+        return Err(bad("is empty".into(), "give what to look for"));
+    }
+    let mut builder = RegexMatcherBuilder::new();
+    builder.line_terminator(Some(b'\n')).size_limit(PATTERN).dfa_size_limit(PATTERN);
+    builder.build(pattern).map_err(|error| {
+        bad(format!("cannot be used: {error}"), "mend it; `\\` in front takes a character as it is")
+    })
+}
+
+fn globs(root: &Path, glob: Option<&str>) -> Result<Override, BadArguments> {
+    let mut builder = OverrideBuilder::new(root);
+    let built = glob.map_or(Ok(()), |glob| builder.add(glob).map(|_| ())).and_then(|()| builder.build());
+    built.map_err(|error| BadArguments {
+        field: Some("glob".into()),
+        error: format!("`glob` {:?} cannot be used: {error}", glob.unwrap_or_default()),
+        hint: "give one like `*.rs` or `src/**/*.toml`".into(),
+    })
+}
+
+fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+    let place = resolve(workspace, "path", arguments.path.as_deref().unwrap_or("."))?;
+    let matcher = matcher(&arguments.pattern)?;
+    let globs = globs(&place.root().absolute(), arguments.glob.as_deref())?;
+    asker.still_waits()?;
+    if !place.absolute().exists() {
+        return Err(place.failed(io::Error::from(io::ErrorKind::NotFound)).into());
+    }
+    let mut search = Search {
+        asker,
+        deadline: Instant::now() + PATIENCE,
+        matcher,
+        searcher: SearcherBuilder::new()
+            .line_number(true)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(LONGEST_LINE))
+            .build(),
+        found: Found { limit: arguments.limit.unwrap_or(LIMIT), ..Found::default() },
+    };
+    // The rules of all folders from the workspace down hold, so the walk begins there and keeps to the way.
+    let target = place.absolute();
+    let towards = {
+        let target = target.clone();
+        move |entry: &DirEntry| {
+            entry.file_name() != ".git"
+                && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
+        }
+    };
+    let root = place.root();
+    let reached = search.walk(walk(&root.absolute(), &globs).filter_entry(towards), (&root, &target))?;
+    if !reached {
+        // A place that the rules leave out is searched all the same if it is named.
+        search.walk(
+            walk(&target, &globs).filter_entry(|entry| entry.file_name() != ".git"),
+            (&root, &target),
+        )?;
+    }
+    Ok(search.found.finish())
+}
+
+fn walk(from: &Path, globs: &Override) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(from);
+    walk.hidden(false).parents(false).git_global(false).require_git(false).follow_links(false);
+    walk.overrides(globs.clone()).sort_by_file_name(Ord::cmp);
+    walk
+}
+
+struct Search<'a> {
+    asker: &'a Asker,
+    deadline: Instant,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    found: Found,
+}
+
+impl Search<'_> {
+    /// Searches what the walk comes to; says whether it came to the target.
+    fn walk(&mut self, walk: &WalkBuilder, (root, target): (&Place, &Path)) -> Result<bool, Failed> {
+        let mut reached = false;
+        for entry in walk.build() {
+            self.asker.still_waits()?;
+            if self.found.is_full() || self.is_late() {
+                break;
+            }
+            // What cannot be looked into is as if it were not there; `list_files` shows it.
+            let Ok(entry) = entry else { continue };
+            if !entry.path().starts_with(target) {
+                continue;
+            }
+            reached = true;
+            if entry.file_type().is_some_and(|kind| kind.is_file()) {
+                self.file(root, entry.path())?;
+            }
+        }
+        Ok(reached)
+    }
+
+    fn file(&mut self, root: &Place, path: &Path) -> Result<(), Failed> {
+        let Ok(relative) = path.strip_prefix(root.absolute()) else { return Ok(()) };
+        // It may have become something else since the walk saw it.
+        let Ok((file, _)) = root.at(relative).open_file() else { return Ok(()) };
+        self.found.path = one_line(relative.as_os_str().as_encoded_bytes());
+        self.found.files += 1;
+        let watched = Watched { file, asker: self.asker, deadline: self.deadline };
+        let mut sink = Lines { found: &mut self.found, matcher: &self.matcher };
+        let searched = self.searcher.search_reader(&self.matcher, watched, &mut sink);
+        self.asker.still_waits()?;
+        if searched.is_err() && !self.is_late() {
+            self.found.skipped += 1;
+        }
+        Ok(())
+    }
+
+    fn is_late(&mut self) -> bool {
+        self.found.late |= Instant::now() >= self.deadline;
+        self.found.late
+    }
+}
+
+/// A file that ends when nobody waits any more.
+struct Watched<'a> {
+    file: File,
+    asker: &'a Asker,
+    deadline: Instant,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.asker.still_waits().is_err() || Instant::now() >= self.deadline {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.file.read(to)
+    }
+}
+
+/// The lines that matched.
+#[derive(Default)]
+struct Found {
+    text: String,
+    count: usize,
+    limit: usize,
+    /// The file that is being searched.
+    path: String,
+    /// Files looked into.
+    files: usize,
+    /// Files that could not be read to their end.
+    skipped: usize,
+    /// Whether there was no time for all of it.
+    late: bool,
+    /// Whether there was no room for all of it.
+    more: bool,
+}
+
+impl Found {
+    fn is_full(&self) -> bool {
+        self.more
+    }
+
+    /// Takes a line; whether there may be more.
+    fn line(&mut self, number: u64, line: &str) -> bool {
+        let line = format!("{}:{number}: {line}\n", self.path);
+        if self.count == self.limit || self.text.len() + line.len() > ROOM {
+            self.more = true;
+            return false;
+        }
+        self.count += 1;
+        self.text.push_str(&line);
+        true
+    }
+
+    fn finish(self) -> String {
+        let Self { mut text, count, files, skipped, .. } = self;
+        let mut remarks = Vec::new();
+        if self.more {
+            let bound = if count == self.limit { "`limit`" } else { "50 kB" };
+            remarks.push(format!(
+                "[truncated by {bound}: the first {count} matches; narrow `pattern`, `path` or `glob`]"
+            ));
+        } else if self.late {
+            let seconds = PATIENCE.as_secs();
+            remarks.push(format!(
+                "[stopped after {seconds} s in file {files}: name a `path` or `glob` that is less]"
+            ));
+        } else if count == 0 {
+            remarks.push(format!("[no match in {files} files]"));
+        }
+        if skipped > 0 {
+            remarks.push(format!(
+                "[{skipped} files were not searched to their end: lines too long, or unreadable]"
+            ));
+        }
+        text.push_str(&remarks.join("\n"));
+        text
+    }
+}
+
+/// Puts the lines of one file where they belong.
+struct Lines<'a> {
+    found: &'a mut Found,
+    matcher: &'a RegexMatcher,
+}
+
+impl Sink for Lines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
+        let line = matched.bytes().trim_ascii_end();
+        Ok(self.found.line(matched.line_number().unwrap_or(0), &around(line, self.matcher)))
+    }
+}
+
+/// A line as it is shown: of a long one, what is around its first match.
+fn around(line: &[u8], matcher: &RegexMatcher) -> String {
+    if line.len() <= LINE {
+        return visible(line);
+    }
+    // The matcher's error type has no values.
+    let at = matcher.find(line).ok().flatten().map_or(0, |found| found.start());
+    let start = at.saturating_sub(BEFORE).min(line.len() - LINE);
+    let start = start + line[start..].iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+    let end = (start + LINE).min(line.len());
+    let shown = visible(without_cut_end(&line[start..end]));
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
+    format!("{before}{shown}{after}")
+}
+
+/// The text of bytes, of which a line of nothing but hidden characters has less.
+fn visible(bytes: &[u8]) -> String {
+    let mut text = Visible::of(bytes).text;
+    text.truncate(text.floor_char_boundary(2 * LINE));
+    text
+}
