@@ -4,7 +4,7 @@ use std::{error::Error, sync::Arc};
 use hermod::{
     Builder, CallEnd, EffectClass, clock,
     rehearsal::{Rehearsal, Script},
-    tool::{Site, Typed, make},
+    tool::{Settings, Site, Typed, make},
 };
 
 const SCRIPT: &str = r#"{ "name": "two_tools", "scripts": [{ "steps": [
@@ -46,7 +46,8 @@ pub(crate) async fn answer() -> Result<String, Box<dyn Error>> {
     let model = Rehearsal::start("127.0.0.1:0", Arc::new(Script::parse(SCRIPT.as_bytes())?)).await?;
     let state = tempfile::tempdir()?;
     let builder = Builder::new(state.path()).model("rehearsal/two_tools".parse()?, &model.base_url, None);
-    let runtime = builder.tool(make::<GetTime>()).tool(make::<Calculate>()).start().await?;
+    let tools = [make::<GetTime>(Settings::default()), make::<Calculate>(Settings::default())];
+    let runtime = tools.into_iter().fold(builder, Builder::tool).start().await?;
     Ok(runtime.chat("What time is it, and what is 6 * 7?").await?)
 }
 

@@ -2,7 +2,10 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use hermod::{artifacts::FileArtifacts, tool::TOOLS};
+use hermod::{
+    artifacts::FileArtifacts,
+    tool::{Settings, TOOLS},
+};
 use hermod_actors::{
     model::{CallEnd, CallStatus, MAX_OUTPUT},
     port::{Artifacts, Invocation, Shelf},
@@ -40,7 +43,7 @@ impl World {
         let workspace = self.folder.path().join("work");
         let call = invocation(workspace.to_str().expect("a path in UTF-8"), arguments);
         let shelf = Shelf::new(Arc::clone(&self.artifacts), call.shelf.own());
-        let end = make().run(Invocation { shelf, cancel: self.cancel.clone(), ..call });
+        let end = make(Settings::default()).run(Invocation { shelf, cancel: self.cancel.clone(), ..call });
         timeout(SOON, end).await.expect("the call ends soon")
     }
 
