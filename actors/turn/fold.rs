@@ -126,7 +126,7 @@ impl Turn {
         run.flaws.count(answered.flaw);
         if answered.is_discarded() {
             run.iteration += 1;
-            run.step = Step::Asking(Asking::first());
+            run.step = Step::Asking(Asking { is_repeated: true, ..Asking::first() });
             return;
         }
         let answer = Arc::clone(&answered.message);
@@ -261,6 +261,13 @@ fn named(answer: &Arc<AssistantMessage>, results: &[CallResult]) -> Arc<Assistan
 impl Asking {
     /// A call that nobody has made yet.
     const fn first() -> Self {
-        Self { attempt: 1, since: None, link: 0, failures: Vec::new(), state: Asked::Wanted(None) }
+        Self {
+            attempt: 1,
+            is_repeated: false,
+            since: None,
+            link: 0,
+            failures: Vec::new(),
+            state: Asked::Wanted(None),
+        }
     }
 }

@@ -84,6 +84,8 @@ pub(super) enum Step {
 pub(super) struct Asking {
     /// The attempt that is wanted or under way, from 1.
     pub(super) attempt: Attempt,
+    /// Whether an earlier call has shown this very view: its answer was discarded.
+    pub(super) is_repeated: bool,
     /// When the first attempt started, on the session's active clock.
     pub(super) since: Option<u64>,
     /// The link of the chain that is asked, from 0. The next call begins with the first again.

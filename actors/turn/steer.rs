@@ -72,7 +72,7 @@ impl Turn {
     pub(super) fn steered(&mut self, message: &MessageSteered) {
         self.steering.hear(message);
         if let Phase::Running(run) = &self.phase
-            && matches!(&run.step, Step::Asking(Asking { since: None, .. }))
+            && matches!(&run.step, Step::Asking(Asking { since: None, is_repeated: false, .. }))
         {
             self.show_messages(run.id);
         }

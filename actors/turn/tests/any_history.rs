@@ -146,12 +146,28 @@ fn every_prefix_is_well_formed(driver: &Driver) {
     }
 }
 
+/// Where in the journal a model is shown more than before: a retry shows what the first attempt has shown, and so does
+/// the question that follows a discarded answer.
+fn new_views(driver: &Driver) -> Vec<usize> {
+    let (mut discarded, mut views) = (false, Vec::new());
+    for (at, record) in driver.records.iter().enumerate() {
+        if let Body::ModelAnswered(answered) = &record.body {
+            discarded = answered.is_discarded();
+        }
+        if matches!(record.body, Body::RunEnded(_)) {
+            discarded = false;
+        }
+        if matches!(&record.body, Body::ModelStarted(started) if started.attempt == 1 && !discarded) {
+            views.push(at);
+        }
+    }
+    views
+}
+
 /// Every message that was recorded is recorded once, and stands in one place; or nobody has been asked since, or the run
 /// that it was for was stopped before it began.
 fn each_message_is_read_once(driver: &Driver) {
-    // A retry asks what was asked before.
-    let asks = |body: &Body| matches!(body, Body::ModelStarted(started) if started.attempt == 1);
-    let last_asked = driver.records.iter().rposition(|record| asks(&record.body)).unwrap_or(0);
+    let last_asked = new_views(driver).pop().unwrap_or(0);
     for (at, record) in driver.records.iter().enumerate() {
         let Body::MessageSteered(message) = &record.body else { continue };
         let same = |body: &Body| matches!(body, Body::MessageSteered(other) if other.next == message.next);
@@ -170,13 +186,12 @@ fn each_message_is_read_once(driver: &Driver) {
 
 /// No call is started for the first time between a message to its run and the next request.
 fn nothing_overtakes_a_message(driver: &Driver) {
-    let mut waiting = None;
-    for record in &driver.records {
+    let (mut waiting, new_views) = (None, new_views(driver));
+    for (at, record) in driver.records.iter().enumerate() {
         if let Body::MessageSteered(message) = &record.body {
             waiting = Some(message.run);
         }
-        // A retry shows what the first attempt has shown.
-        if matches!(&record.body, Body::ModelStarted(started) if started.attempt == 1) {
+        if new_views.contains(&at) {
             waiting = None;
         }
         if let Body::CallStarted(started) = &record.body {
