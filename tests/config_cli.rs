@@ -245,7 +245,7 @@ fn a_run_asks_the_configured_provider_with_the_key_from_its_file() {
 
 #[test]
 fn a_run_has_the_limits_that_are_configured() {
-    let world = World::new("[agents.defaults]\ntimeout = \"none\"\n[agent]\nmax_tokens = 777");
+    let world = World::new("[agent]\nmax_tokens = 777");
     let sleeps = |seconds: &str| {
         let arguments = json!({ "command": format!("sleep {seconds}") });
         json!([{ "call": [{ "tool": "shell", "arguments": arguments }] }, { "say": "done" }])

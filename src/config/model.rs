@@ -45,6 +45,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether the user has set this key, in a file or a variable.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.settings.get(key).is_some_and(|setting| setting.origin != Origin::Default)
+    }
+
     /// The configured providers, in the order of the file; those that only variables name come last.
     pub fn providers_in_order(&self) -> Vec<(&str, &ProviderSection)> {
         let line = |name: &str| {

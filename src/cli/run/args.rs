@@ -95,7 +95,8 @@ pub(crate) struct TaskArgs {
     /// Limits, such as iterations=20,tokens=100000,tool_calls=50,wall=10m
     #[arg(long)]
     pub(crate) budget: Option<Budget>,
-    /// Time after which the run ends as timed out, such as 90s or 10m [default: agents.defaults.timeout]
+    /// Time after which the run ends as timed out, such as 90s or 10m [default: none, or what the
+    /// configuration sets]
     #[arg(long, value_name = "DURATION", value_parser = budget::duration)]
     pub(crate) timeout: Option<Duration>,
 }

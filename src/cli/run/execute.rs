@@ -265,7 +265,9 @@ fn new_spec(
     }
     let mut spec = daemon::spec(config, choice.chain, choice.script, place);
     budget.apply(&mut spec.limits);
-    spec.limits.timeout_ms = args.task.timeout.map(budget::millis).or(spec.limits.timeout_ms);
+    // Whoever waits at a terminal ends a run when he has waited enough: only a limit of the user's own counts.
+    let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
+    spec.limits.timeout_ms = args.task.timeout.map(budget::millis).or(configured);
     spec.system = args.task.system.as_deref().map(Into::into);
     Ok(spec)
 }
