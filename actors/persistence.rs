@@ -140,13 +140,30 @@ impl State {
     }
 }
 
-/// Commits one batch and tells everybody. A panic of the adapter is a failed store, not a silent one.
+/// Commits one batch, tells everybody, and always says how it ended: a writer that waits for ever would be silent.
 async fn commit(
     journal: Arc<dyn Journal>,
     batch: Vec<Write>,
     replies: Vec<Reply>,
     persistence: ActorRef<PersistenceMsg>,
 ) {
+    let told = AssertUnwindSafe(commit_and_tell(&*journal, batch, replies)).catch_unwind().await;
+    let said = match told {
+        Ok(Ok(())) => Inner::Committed,
+        Ok(Err(error)) => Inner::Failed(error),
+        Err(_) => Inner::Failed(JournalError::Unavailable("whoever waited for a commit panicked".into())),
+    };
+    if persistence.cast(PersistenceMsg::Inner(said)).is_err() {
+        tracing::debug!("a commit ended after its writer had gone");
+    }
+}
+
+/// A panic of the adapter is a failed store.
+async fn commit_and_tell(
+    journal: &dyn Journal,
+    batch: Vec<Write>,
+    replies: Vec<Reply>,
+) -> Result<(), JournalError> {
     let records: Vec<Vec<Arc<Record>>> = batch
         .iter()
         .map(|write| match write {
@@ -155,22 +172,23 @@ async fn commit(
         })
         .collect();
     let committed = AssertUnwindSafe(async { journal.commit(batch).await }).catch_unwind().await;
-    let committed =
-        committed.unwrap_or_else(|_| Err(JournalError::Unavailable("the adapter panicked".into())));
-    let said = match committed {
+    let unavailable = |text: &str| JournalError::Unavailable(text.into());
+    let committed = committed.unwrap_or_else(|_| Err(unavailable("the adapter panicked")));
+    let committed = committed.and_then(|written| match written.len() == replies.len() {
+        true => Ok(written),
+        false => Err(unavailable("the adapter did not answer every write")),
+    });
+    match committed {
         Ok(written) => {
             for ((written, records), reply) in written.into_iter().zip(records).zip(replies) {
                 reply(Ok(vouched(written, records)));
             }
-            Inner::Committed
+            Ok(())
         }
         Err(error) => {
             replies.into_iter().for_each(|reply| reply(Err(error.clone())));
-            Inner::Failed(error)
+            Err(error)
         }
-    };
-    if persistence.cast(PersistenceMsg::Inner(said)).is_err() {
-        tracing::debug!("a commit ended after its writer had gone");
     }
 }
 
