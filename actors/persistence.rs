@@ -8,7 +8,7 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
-    model::{Body, Durable, Record, Seq, SessionId},
+    model::{Body, Cause, Durable, Record, Seq, SessionId},
     port::{Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
@@ -205,7 +205,22 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
 /// Whether somebody waits for it: a stop does not queue behind the work of other sessions.
 fn is_awaited(write: &Write) -> bool {
     let Write::Append(append) = write else { return false };
-    append.records.iter().any(|record| matches!(record.body, Body::RunStopping(_)))
+    append.records.iter().any(|record| match &record.body {
+        Body::RunStopping(_) => true,
+        Body::RunEnded(ended) => matches!(ended.ended.cause, Some(Cause::Stop { .. })),
+        Body::SessionOpened(_)
+        | Body::SessionRevived(_)
+        | Body::RunAccepted(_)
+        | Body::ModelStarted(_)
+        | Body::ModelAnswered(_)
+        | Body::ModelFailed(_)
+        | Body::LateSettled(_)
+        | Body::CallAdmitted(_)
+        | Body::CallStarted(_)
+        | Body::CallEnded(_)
+        | Body::CallLost(_)
+        | Body::MessageSteered(_) => false,
+    })
 }
 
 /// How much a write adds to its batch, roughly, in bytes.
@@ -213,7 +228,10 @@ fn weight(write: &Write) -> usize {
     let Write::Append(append) = write else { return 0 };
     let body = |record: &Arc<Record>| match &record.body {
         Body::SessionOpened(opened) => opened.prompt.len(),
-        Body::RunAccepted(accepted) => accepted.input.len(),
+        Body::RunAccepted(accepted) => {
+            let system = accepted.spec.system.as_ref().map_or(0, |system| system.len());
+            accepted.input.len() + accepted.history.bytes() + system
+        }
         Body::ModelAnswered(answered) => {
             let message = &answered.message;
             let calls: usize = message.calls.iter().map(|call| call.arguments.len()).sum();

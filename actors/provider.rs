@@ -89,7 +89,7 @@ impl Leases {
     }
 }
 
-/// What a provider has seen since the process began.
+/// What a provider has seen since its actor began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderStatus {
     /// Its name.

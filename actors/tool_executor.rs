@@ -101,7 +101,7 @@ fn hash(mut arguments: Value) -> Hash {
     Hash::of(arguments.to_string().as_bytes())
 }
 
-/// What the executor has seen since the process began.
+/// What the executor has seen since its actor began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolStatus {
     /// Calls that ended, by tool.

@@ -12,7 +12,7 @@ const SCRIPT: &str = r#"{ "name": "two_tools", "scripts": [{ "steps": [
     { "say": "It is {{result:1.1}}, and 6 * 7 is {{result:1.2}}." }] }] }"#;
 
 #[derive(Debug)]
-struct GetTime;
+pub(crate) struct GetTime;
 
 impl Typed for GetTime {
     const NAME: &'static str = "get_time";

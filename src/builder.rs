@@ -1,11 +1,15 @@
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use hermod_actors::{Defaults, Runtime, model::ModelRef, port::Tool};
 
 use crate::{
     config::Config,
     daemon::{self, Parts, StartError},
-    provider::{HttpProvider, ProviderConfig},
+    provider::{Deadlines, HttpProvider, ProviderConfig},
     secret::Secret,
     store::redb::Durability,
 };
@@ -32,7 +36,7 @@ impl Builder {
         }
     }
 
-    /// Adds a model behind an endpoint that speaks `chat_completions`. The first one is asked unless a request says
+    /// Adds a model behind an endpoint that speaks `chat_completions`, each with a provider of its own. The first one is asked unless a request says
     /// otherwise.
     #[must_use]
     pub fn model(mut self, model: ModelRef, base_url: &str, key: Option<Secret>) -> Self {
@@ -41,7 +45,7 @@ impl Builder {
             base_url: base_url.to_owned(),
             wire: "chat_completions".into(),
             credential: key,
-            deadlines: crate::provider::Deadlines::default(),
+            deadlines: Deadlines::default(),
         };
         self.models.push((model, config));
         self
@@ -54,7 +58,7 @@ impl Builder {
         self
     }
 
-    /// The folder in which tools work; the current one if this is not said.
+    /// The folder in which tools work, apart from the state; the current one if this is not said.
     #[must_use]
     pub fn workspace(mut self, workspace: impl Into<PathBuf>) -> Self {
         self.workspace = workspace.into();
@@ -71,9 +75,11 @@ impl Builder {
     /// Starts it. Runs that an earlier process left go on when they are revived.
     pub async fn start(self) -> Result<Runtime, StartError> {
         let state = daemon::make_state(&self.state)?;
-        let workspace = self.workspace.canonicalize();
-        let workspace =
-            workspace.map_err(|source| StartError::State { path: self.workspace.clone(), source })?;
+        let unfit = |reason| StartError::Workspace { path: self.workspace.clone(), reason };
+        let workspace = self.workspace.canonicalize().map_err(|error| unfit(error.to_string()))?;
+        daemon::unfit_for_tools(&workspace, &state).map_or(Ok(()), |reason| Err(unfit(reason)))?;
+        only_once("tool", self.tools.iter().map(|tool| tool.spec().name.as_str()))?;
+        only_once("provider", self.models.iter().map(|(model, _)| &*model.provider))?;
         let first = self.models.first().ok_or(StartError::Nobody)?.0.clone();
         let config = Config::load(&[], &BTreeMap::new())?;
         let mut spec = daemon::spec(&config, vec![first], None, &workspace);
@@ -95,4 +101,14 @@ impl Builder {
         };
         daemon::runtime(parts).await
     }
+}
+
+fn only_once<'n>(what: &'static str, names: impl Iterator<Item = &'n str>) -> Result<(), StartError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(StartError::Twice { what, name: name.to_owned() });
+        }
+    }
+    Ok(())
 }

@@ -52,6 +52,22 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// The tools cannot work there.
+    #[error("workspace {}: {reason}", path.display())]
+    Workspace {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong, and the remedy.
+        reason: String,
+    },
+    /// Two parts of one name.
+    #[error("there are two {what}s `{name}`; give each a name of its own")]
+    Twice {
+        /// `provider` or `tool`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
     /// A model that is needed is not there.
     #[error(transparent)]
     NoModel(#[from] NoModel),
@@ -84,6 +100,23 @@ pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
         .or_else(|| Some(set("XDG_STATE_HOME")?.join("hermod")))
         .or_else(|| Some(set("HOME")?.join(".local/state/hermod")))
         .ok_or(StartError::NoHome)
+}
+
+/// Why tools must not work in this folder, whose path is real; `None` if they may.
+pub(crate) fn unfit_for_tools(folder: &Path, state: &Path) -> Option<String> {
+    if !folder.is_dir() {
+        return Some("it is no folder".to_owned());
+    }
+    if folder.to_str().is_none() {
+        return Some("its path is not UTF-8; use another folder".to_owned());
+    }
+    (state.starts_with(folder) || folder.starts_with(state)).then(|| {
+        format!(
+            "it contains Hermod's state directory {}, or lies inside it, and no tool may reach that; use another folder, \
+             or move the state with HERMOD_HOME",
+            state.display()
+        )
+    })
 }
 
 /// Makes the state directory if there is none, and says its real path.

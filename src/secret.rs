@@ -12,6 +12,8 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// A file with a secret is not read further than this.
 const LONGEST: u64 = 64 * 1024;
+/// Bytes by which a secret is recognised; vendors begin all their keys with the same few.
+const BEGINNING: usize = 12;
 
 /// A text that nobody may see: it cannot be displayed or serialised, and `Debug` shows `***`.
 ///
@@ -38,12 +40,22 @@ impl Secret {
         &self.0
     }
 
-    /// `text` with every occurrence of the secret hidden: vendors like to quote keys that they refuse.
+    /// `text` with every occurrence of the secret hidden, also of its beginning alone, for a text may be cut: vendors like
+    /// to quote keys that they refuse.
     pub(crate) fn hidden_in(&self, text: String) -> String {
-        if self.0.is_empty() || !text.contains(&*self.0) {
+        let beginning = &self.0[..self.0.floor_char_boundary(BEGINNING)];
+        if beginning.is_empty() || !text.contains(beginning) {
             return text;
         }
-        text.replace(&*self.0, "***")
+        let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
+        while let Some(at) = rest.find(beginning) {
+            let same = rest[at..].chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
+            let length: usize = same.map(|(c, _)| c.len_utf8()).sum();
+            hidden.push_str(&rest[..at]);
+            hidden.push_str("***");
+            rest = &rest[at + length..];
+        }
+        hidden + rest
     }
 }
 
@@ -51,6 +63,14 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
+}
+
+/// A URL without what people hide in one: a user, a password, the values of its query.
+pub fn shown_url(url: &str) -> String {
+    if url.contains('@') {
+        return "…".to_owned();
+    }
+    url.split_once('?').map_or_else(|| url.to_owned(), |(before, _)| format!("{before}?…"))
 }
 
 /// Where a secret is, as `env:NAME` or `file:PATH`.
@@ -158,6 +178,12 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "***");
         assert_eq!(secret.hidden_in("key sk-1234 is wrong".into()), "key *** is wrong");
         assert_eq!(Secret::new("").hidden_in("plain".into()), "plain");
+        let long = Secret::new("sk-acme-0123456789abcdef");
+        assert_eq!(
+            long.hidden_in("twice sk-acme-0123456789abcdef, sk-acme-01234…".into()),
+            "twice ***, ***…"
+        );
+        assert_eq!(long.hidden_in("keys begin with sk-acme-".into()), "keys begin with sk-acme-");
     }
 
     #[test]

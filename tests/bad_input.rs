@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::{fs, net::TcpListener, path::Path, process::Command};
+use std::{fs, io::Read as _, net::TcpListener, path::Path, process::Command};
 
 use common::{World, endpoint, texts};
 use serde_json::{Value, json};
@@ -108,6 +108,33 @@ fn a_corrupt_store() {
     for args in [&["run", &script, "hi"][..], &["runs", "list"], &["journal", "last"]] {
         check(&mut world.hermod(args), &store.display().to_string(), 74);
     }
+}
+
+#[test]
+fn a_closed_standard_error_loses_nothing_but_the_log() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "hello" }]));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = world.hermod(&["-vv", "run", &script, "hi"]).stderr(writer).output().expect("it starts");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"[rehearsal] hello\n"[..]));
+}
+
+#[test]
+fn a_reader_that_waits_keeps_nobody_from_the_store() {
+    let world = World::new();
+    let long = "x".repeat(10_000);
+    let say = json!({ "call": [{ "tool": "shell", "arguments": { "command": format!("echo {long}") } }] });
+    let steps: Vec<_> = std::iter::repeat_n(say, 20).chain([json!({ "say": "hello" })]).collect();
+    let script = world.script(&json!(steps));
+    check(&mut world.hermod(&["run", &script, "hi"]), "ended     completed", 0);
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let mut waiting = world.hermod(&["journal", "last"]).stdout(writer).spawn().expect("it starts");
+    let mut begun = [0];
+    reader.read_exact(&mut begun).expect("the first record");
+    check(&mut world.hermod(&["run", &script, "again"]), "ended     completed", 0);
+    drop(reader);
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]

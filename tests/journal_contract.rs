@@ -165,7 +165,8 @@ async fn a_long_journal_is_read_page_by_page() {
             append(&journal, session, fence, seq, &format!("{session} {seq}")).await.unwrap();
         }
     }
-    for (from, max) in [(0, 0), (1, 1), (1, 64), (60, 10), (64, 1), (128, 130), (299, 9), (300, 1), (301, 5)]
+    for (from, max) in
+        [(0, 0), (0, 7), (1, 1), (1, 64), (60, 10), (64, 1), (128, 130), (299, 9), (300, 1), (301, 5)]
     {
         let rows = journal.read(Read::Records { session: SESSION, from, max }).await.unwrap();
         let Rows::Records(records) = rows else { panic!("{rows:?}") };

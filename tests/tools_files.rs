@@ -14,6 +14,7 @@ use hermod_actors::{
     port::{Artifacts, Invocation, Shelf},
     testkit::{MemoryArtifacts, invocation},
 };
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -431,4 +432,23 @@ async fn the_time_is_that_of_the_call() {
     let now = r#"{"utc":"2026-01-01T00:00:00Z","weekday":"Thursday"}"#;
     check(&World::new(), "current_time", json!({}), now).await;
     check_refused(&World::new(), ("current_time", json!({"zone": "CET"})), "zone", "unknown field").await;
+}
+
+#[tokio::test]
+async fn rules_that_are_no_plain_file_are_not_read() {
+    let world = World::new();
+    for folder in ["pipe", "link", "fine"] {
+        fs::create_dir(world.at(folder)).unwrap();
+        fs::write(world.at(&format!("{folder}/text")), "needle").unwrap();
+    }
+    mknodat(CWD, world.at("pipe/.gitignore"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    symlink("/dev/zero", world.at("link/.ignore")).unwrap();
+    let found = world.call("search_files", json!({"pattern": "needle"}), &CancellationToken::new()).await;
+    assert_eq!(found.status, CallStatus::Ok, "{}", found.content);
+    assert!(found.content.contains("fine/text"), "{}", found.content);
+    for folder in ["pipe", "link"] {
+        assert!(!found.content.contains(folder), "{}", found.content);
+        let arguments = json!({"pattern": "needle", "path": folder});
+        check_refused(&world, ("search_files", arguments), "path", "no regular file").await;
+    }
 }

@@ -56,4 +56,16 @@ impl Past {
     pub const fn is_empty(&self) -> bool {
         self.rounds.is_empty() && self.unanswered.is_none()
     }
+
+    /// The bytes of what was said.
+    pub fn bytes(&self) -> usize {
+        let call = |call: &PastCall| call.call.arguments.len() + call.result.len();
+        let step = |step: &PastStep| {
+            step.text.len() + step.reasoning.len() + step.calls.iter().map(call).sum::<usize>()
+        };
+        let round = |round: &PastRound| {
+            round.user.len() + round.answer.text.len() + round.steps.iter().map(step).sum::<usize>()
+        };
+        self.unanswered.as_ref().map_or(0, |text| text.len()) + self.rounds.iter().map(round).sum::<usize>()
+    }
 }

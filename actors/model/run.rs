@@ -63,8 +63,8 @@ pub struct Limits {
     pub retry: RetryPolicy,
 }
 
-/// All that a run needs, resolved when it was accepted: a configuration changed later does not touch it, and a revived
-/// run needs nothing else. Holds no secret.
+/// What a run was given, resolved when it was accepted: a configuration changed later does not touch it. Where its
+/// providers are and what its tools are set to is the affair of the process that runs it. Holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// Which models may be asked, in order; never empty.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ractor::RpcReplyPort;
-use tokio::sync::oneshot::{Receiver, channel};
+use tokio::sync::oneshot::channel;
 
 use crate::{
     model::{RunId, RunState, SessionId, StopReason},
@@ -20,7 +19,8 @@ pub struct Steered {
     pub run: RunId,
     /// Its session.
     pub session: SessionId,
-    /// The run that the message becomes if this one ends before a model has read it.
+    /// The run that the message becomes if this one completes before a model has read it, and no other run or message
+    /// waits; else the next run reads it.
     pub next: RunId,
 }
 
@@ -66,24 +66,14 @@ impl Runtime {
                 return Ok(());
             }
             session = row.session;
-            // Both wait for the session to be opened: it decides the one, and by the other begins nothing.
-            let stopped = self.tell(session, |reply| SessionMsg::Stop(Some(run), reason, reply))?;
-            let rested = self.tell(session, SessionMsg::Suspend)?;
-            match (stopped.await, rested.await) {
+            let ((stopped, on_stop), (rested, on_rest)) = (channel(), channel());
+            let order = SessionMsg::StopAtRest(run, reason, [stopped.into(), rested.into()]);
+            self.cast(SessionsMsg::To(session, self.nothing_new(), order))?;
+            match (on_stop.await, on_rest.await) {
                 (Ok(()), _) => return Ok(()),
                 (Err(_), _) => self.alive()?,
             }
         }
         Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
-    }
-
-    fn tell(
-        &self,
-        session: SessionId,
-        message: impl FnOnce(RpcReplyPort<()>) -> SessionMsg,
-    ) -> Result<Receiver<()>, RunError> {
-        let (sender, receiver) = channel();
-        self.cast(SessionsMsg::To(session, self.nothing_new(), message(sender.into())))?;
-        Ok(receiver)
     }
 }

@@ -202,7 +202,7 @@ impl Tasks {
             cancel: cancel.clone(),
             progress: self.progress(call, attempt),
         });
-        let tool = self.wiring.tools.get(&name).cloned();
+        let (tool, cancelled) = (self.wiring.tools.get(&name).cloned(), cancel.clone());
         let executor = Arc::clone(&self.wiring.executor);
         let span = tracing::info_span!(
             "tool_call",
@@ -224,7 +224,7 @@ impl Tasks {
                     CallEnd::error(CallStatus::Error, &error.to_string(), None, "send one JSON object")
                 }
             };
-            let end = presentable(end, &shelf).await;
+            let end = presentable(end, &shelf, &cancelled).await;
             drop(permit);
             lost.ended();
             tracing::debug!(status = ?end.status, "ended");

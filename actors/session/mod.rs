@@ -50,6 +50,8 @@ pub(crate) enum SessionMsg {
     Submit(Input, Caller),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
+    /// Stop a run and start nothing; the first is answered when the stop is durable, the second like `Suspend`.
+    StopAtRest(RunId, StopReason, [RpcReplyPort<()>; 2]),
     /// Say something to a run (`Input::Steer`); answered, when that is durable, with whether the run is there to hear it.
     Steer(Input, RpcReplyPort<bool>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
@@ -184,6 +186,7 @@ impl Actor for Session {
             SessionMsg::Look(look) => return look.at(state),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)
+            | SessionMsg::StopAtRest(..)
             | SessionMsg::Steer(..)
             | SessionMsg::Suspend(_)
             | SessionMsg::Inner(_)) => {

@@ -1,11 +1,13 @@
 //! What becomes of a result before it is recorded: nothing hides in it, and what is too long is kept as an artifact.
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{CallEnd, MAX_OUTPUT},
     policy::Visible,
     port::Shelf,
+    session::watchdog,
 };
 
 /// Bytes of a longer output that are shown from its beginning ...
@@ -14,7 +16,7 @@ const HEAD: usize = MAX_OUTPUT * 3 / 5;
 const TAIL: usize = MAX_OUTPUT * 3 / 10;
 
 /// Makes the end of a call fit for the view. What does not fit is on disk before this resolves.
-pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf) -> CallEnd {
+pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf, cancel: &CancellationToken) -> CallEnd {
     if end.content.len() <= MAX_OUTPUT {
         let visible = Visible::text(&end.content);
         if visible.len() <= MAX_OUTPUT {
@@ -26,7 +28,7 @@ pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf) -> CallEnd {
     // A tool that has kept an artifact has said so itself.
     let kept = match end.artifact {
         Some(_) => String::new(),
-        None => match shelf.keep(whole.clone()).await {
+        None => match watchdog::kept(shelf.keep(whole.clone()), cancel).await {
             Ok(artifact) => {
                 let told = format!("; all {} are artifact {}: ", artifact.bytes, artifact.handle);
                 end.artifact = Some(artifact);
@@ -63,12 +65,7 @@ fn tail(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        future::Future,
-        pin::pin,
-        sync::Arc,
-        task::{Context, Poll, Waker},
-    };
+    use std::sync::Arc;
 
     use super::*;
     use crate::{
@@ -82,10 +79,9 @@ mod tests {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 2 };
         let shelf = Shelf::new(Arc::new(artifacts.clone()), own);
-        let future = pin!(presentable(CallEnd::ok(content), &shelf));
-        let Poll::Ready(end) = future.poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("memory keeps nobody waiting")
-        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let cancel = CancellationToken::new();
+        let end = runtime.block_on(presentable(CallEnd::ok(content), &shelf, &cancel));
         (end, artifacts.all().into_values().collect())
     }
 

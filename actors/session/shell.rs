@@ -116,6 +116,10 @@ impl State {
                 self.hurry();
                 self.wait(Input::Stop { run, reason }, Some(Reply::Stop(reply)), None);
             }
+            SessionMsg::StopAtRest(run, reason, [stopped, rested]) => {
+                self.suspending = Some(rested);
+                self.wait(Input::Stop { run: Some(run), reason }, Some(Reply::Stop(stopped)), None);
+            }
             SessionMsg::Steer(input, reply) => self.wait(input, Some(Reply::Steer(reply)), None),
             SessionMsg::Inner(Inner::Input(input)) => {
                 if matches!(input, Input::Woke) {

@@ -122,6 +122,10 @@ impl State {
             }
         }
         self.put_back(rest);
+        if self.waiting.is_empty() {
+            // What the refused append would have made undue was cancelled, and is due again.
+            self.begin_due();
+        }
     }
 
     /// Puts inputs back in front, with the grants that came with them; the others are given back.

@@ -6,14 +6,16 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{Answer, CallEnd, CallStatus, Deadline, Failure, FailureClass},
-    port::{Invocation, Tool},
+    model::{Answer, Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass},
+    port::{ArtifactError, Invocation, Tool},
 };
 
 /// An adapter keeps the deadline of a whole call (1,800 s) itself; this is for one that does not.
 const MODEL: Duration = Duration::from_secs(1_830);
 /// The limit of a tool that does not say its own.
 const TOOL: Duration = Duration::from_mins(10);
+/// What keeping a long result may take.
+const KEEPING: Duration = Duration::from_mins(1);
 /// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
 const STOPPING: Duration = Duration::from_secs(3);
 
@@ -30,6 +32,24 @@ pub(super) async fn answer(
             let class = FailureClass::Timeout { which: Deadline::Call };
             Err(Failure::new(class, format!("the provider did not end the call within {} s", MODEL.as_secs())))
         }
+    }
+}
+
+/// Awaits that an artifact is kept, unless that takes too long or the call is stopped meanwhile.
+pub(super) async fn kept(
+    keeping: impl Future<Output = Result<Artifact, ArtifactError>>,
+    cancel: &CancellationToken,
+) -> Result<Artifact, ArtifactError> {
+    let stopped = async {
+        cancel.cancelled().await;
+        sleep(STOPPING).await;
+    };
+    let late = || Err(ArtifactError::Unavailable("the disk does not answer".to_owned()));
+    tokio::select! {
+        biased;
+        kept = keeping => kept,
+        () = stopped => late(),
+        () = sleep(KEEPING) => late(),
     }
 }
 

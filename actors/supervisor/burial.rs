@@ -27,6 +27,12 @@ pub(super) async fn bury(
     (session, only): (SessionId, Option<RunId>),
     cause: Cause,
 ) -> Result<(), Unopened> {
+    // Fenced before anything is read: what the dead session still had on its way to disk is there then, or never will be.
+    let Opened { incarnation, last, .. } = match write(&wiring.persistence, Write::Open(session)).await? {
+        Stored::Opened(opened) => opened,
+        Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
+        Stored::Appended(_) | Stored::Delivered => return Err(other_question()),
+    };
     let open: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(Unopened::Read)? {
         Rows::Runs(rows) => rows
             .into_iter()
@@ -37,11 +43,6 @@ pub(super) async fn bury(
     if open.is_empty() {
         return Ok(());
     }
-    let Opened { incarnation, last, .. } = match write(&wiring.persistence, Write::Open(session)).await? {
-        Stored::Opened(opened) => opened,
-        Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
-        Stored::Appended(_) | Stored::Delivered => return Err(other_question()),
-    };
     let mut append = Append::new(session, incarnation, last + 1, Vec::new());
     let (at, ended) = (wiring.clock.at(), Ended::because(Outcome::Failed, cause));
     for (row, seq) in open.iter().zip(last + 1..) {

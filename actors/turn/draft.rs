@@ -64,7 +64,7 @@ impl Draft {
             }
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
             // Said again, because the session died before it could answer.
-            Input::Submitted { run, .. } if self.turn.youngest == Some(*run) => {}
+            Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
             Input::Submitted { run, input, history, spec, key } => {
                 if let Some(key) = key {
                     self.decision.key = Some((Arc::clone(key), *run));
@@ -102,7 +102,7 @@ impl Draft {
     /// Whether this is a submission with a history for a session that has one of its own.
     pub(crate) fn refuses(&self, input: &Input) -> bool {
         let Input::Submitted { run, history, .. } = input else { return false };
-        !history.is_empty() && self.turn.youngest.is_some_and(|youngest| youngest != *run)
+        !history.is_empty() && !self.turn.accepted.is_empty() && !self.turn.accepted.contains(run)
     }
 
     /// What would let it go on at once.

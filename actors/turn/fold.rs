@@ -66,7 +66,7 @@ impl Turn {
     }
 
     fn accepted(&mut self, accepted: &RunAccepted, now: Now) {
-        self.youngest = Some(accepted.run);
+        self.accepted.insert(accepted.run);
         self.became(accepted);
         let queued = Arc::new(Queued { accepted: accepted.clone(), at: now.at, seq: self.last });
         match &self.phase {
@@ -112,6 +112,9 @@ impl Turn {
             Step::Said(_) | Step::Asking(_) | Step::Acting(_) => self.history.close(&ended.ended),
         }
         self.phase = Phase::Idle;
+        let queue = &self.queue;
+        self.steering
+            .remember(|run| run == ended.run || queue.iter().any(|queued| queued.accepted.run == run));
         if let Some(next) = self.queue.pop_front() {
             self.begin(&next, now);
         }

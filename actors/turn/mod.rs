@@ -47,8 +47,8 @@ pub(crate) struct Turn {
     last: Seq,
     active_ms: u64,
     history: History,
-    /// The youngest run that was accepted.
-    youngest: Option<RunId>,
+    /// All runs that were ever accepted here.
+    accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
     steering: steer::Steering,
     phase: Phase,
@@ -72,7 +72,7 @@ impl Turn {
             last: 0,
             active_ms: 0,
             history: History::default(),
-            youngest: None,
+            accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),
             phase: Phase::Idle,

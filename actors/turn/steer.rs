@@ -23,22 +23,24 @@ const SKIPPED: &str = "Skipped to process an incoming message.";
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steering {
     unread: Vector<Arc<MessageSteered>>,
-    /// The run that was steered last, and the messages to it.
-    heard: Option<(RunId, Vector<RunId>)>,
+    /// Messages by their `next`, with the runs that they were for; those of runs that ended before the last one are gone.
+    heard: Vector<(RunId, RunId)>,
 }
 
 impl Steering {
-    /// Whether this message is recorded. Of runs before the one that was steered last, nothing is known.
+    /// Whether this message is recorded. Of runs that ended before the last one, nothing is known.
     pub(super) fn has_heard(&self, next: RunId) -> bool {
-        self.heard.as_ref().is_some_and(|(_, heard)| heard.contains(&next))
+        self.heard.iter().any(|(_, heard)| *heard == next)
+    }
+
+    /// Forgets what was heard for other runs than these.
+    pub(super) fn remember(&mut self, wanted: impl Fn(RunId) -> bool) {
+        self.heard.retain(|(run, _)| wanted(*run));
     }
 
     fn hear(&mut self, message: &MessageSteered) {
         self.unread.push_back(Arc::new(message.clone()));
-        match &mut self.heard {
-            Some((run, heard)) if *run == message.run => heard.push_back(message.next),
-            Some(_) | None => self.heard = Some((message.run, Vector::unit(message.next))),
-        }
+        self.heard.push_back((message.run, message.next));
     }
 
     /// Takes out the messages that `wanted` says.

@@ -3,7 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{exit::Failure, output::print, providers, run};
+use super::{
+    exit::Failure,
+    output::{print, print_json},
+    providers, run,
+};
 use crate::{
     config::{Config, Origin, Setting, UserFile, presentable},
     daemon::StartError,
@@ -40,7 +44,7 @@ pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(
         Verb::Show { effective, json } => {
             let wanted = |setting: &Setting| effective || setting.origin != Origin::Default;
             let settings: Vec<_> = config.settings.iter().filter(|(_, setting)| wanted(setting)).collect();
-            print(&if json { object(&config, &settings).to_string() } else { lines(&settings) })
+            if json { print_json(&object(&config, &settings)) } else { print(&lines(&settings)) }
         }
     }
 }
@@ -66,7 +70,7 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
     for provider in &found {
         provider.config(variables).map_err(StartError::NoModel)?;
     }
-    if config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
+    if !found.is_empty() || config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
         let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
         environment::choose(&found, wanted)
             .and_then(|first| environment::chain(&found, first, &config.fallback_providers.0))

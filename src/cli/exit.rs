@@ -132,9 +132,11 @@ impl From<&StartError> for Exit {
             | StartError::Script { .. } => Self::Store,
             StartError::NoHome
             | StartError::Nobody
+            | StartError::Twice { .. }
             | StartError::Config(_)
             | StartError::NoModel(_)
             | StartError::Provider(_) => Self::Config,
+            StartError::Workspace { .. } => Self::Usage,
             StartError::Listen(_) => Self::Internal,
             StartError::Actors(terminated) => terminated.into(),
         }

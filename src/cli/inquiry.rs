@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, time::sleep};
 
 use super::exit::{Exit, Failure};
 use crate::{
-    control::{Answer, Client, Desk, Fault, Lost, Reader, Request},
+    control::{Answer, Client, Desk, Fault, Lost, PAGE, Reader, Request, shown},
     daemon::{self, StartError},
     environment::Variables,
     store::redb::{Durability, OpenError},
@@ -73,32 +73,44 @@ impl Inquiry {
         mut from: u64,
         mut each: impl FnMut(Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut failed = None;
-        for _ in 0..TRIES {
-            let request = Request::Journal { session: session.clone(), from };
-            let tell = |answer| {
-                let Answer::Record(record) = answer else { return Ok(()) };
+        let (mut failed, mut gone) = (None, 0);
+        loop {
+            let begin = from;
+            let mut tell = |record: Value| {
                 from = record["seq"].as_u64().map_or(from, |seq| seq + 1);
-                each(record).map_err(|failure| {
-                    let fault = Fault::usage(failure.text.clone());
-                    failed = Some(failure);
-                    fault
-                })
+                each(record)
             };
-            let told = match self.reach().await? {
-                Reached::Holder(mut client) => match client.ask(&request, tell).await {
-                    Ok(_) => Ok(()),
-                    Err(Lost::Gone) => {
-                        sleep(PAUSE).await;
-                        continue;
+            match self.reach().await? {
+                Reached::Holder(mut client) => {
+                    let request = Request::Journal { session: session.clone(), from: begin };
+                    let tell = |answer| {
+                        let Answer::Record(record) = answer else { return Ok(()) };
+                        tell(record).map_err(|failure| {
+                            let fault = Fault::usage(failure.text.clone());
+                            failed = Some(failure);
+                            fault
+                        })
+                    };
+                    match client.ask(&request, tell).await {
+                        Ok(_) => return Ok(()),
+                        Err(Lost::Gone) if gone < TRIES => {
+                            gone += 1;
+                            sleep(PAUSE).await;
+                        }
+                        Err(Lost::Gone) => return Err(self.elusive()),
+                        Err(Lost::Fault(fault)) => return Err(failed.take().unwrap_or_else(|| fault.into())),
                     }
-                    Err(Lost::Fault(fault)) => Err(fault.into()),
-                },
-                Reached::Store(journal) => alone(journal, request, tell).await.map(drop),
-            };
-            return told.map_err(|told| failed.take().unwrap_or(told));
+                }
+                Reached::Store(journal) => {
+                    let page = page(journal, &session, begin).await?;
+                    let is_last = page.len() < PAGE;
+                    page.into_iter().try_for_each(tell)?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+            }
         }
-        Err(self.elusive())
     }
 
     /// Finds who can answer.
@@ -142,6 +154,14 @@ pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<dyn
             opened => return opened.map_err(Failure::from),
         }
     }
+}
+
+/// Some records, from the store that is open here; it is closed before anybody is told them, for that may take long.
+async fn page(journal: Arc<dyn Journal>, session: &str, from: u64) -> Result<Vec<Value>, Failure> {
+    let reader = Reader::new(journal);
+    let session = reader.session(session).await?.id;
+    let page = reader.page(session, from, PAGE).await?;
+    Ok(page.iter().map(|(seq, record)| shown(*seq, record)).collect::<Result<_, _>>()?)
 }
 
 /// Answers from the store that is open here.

@@ -2,8 +2,11 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use hermod_actors::model::{
-    Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, Record, RunId,
+use hermod_actors::{
+    Visible,
+    model::{
+        Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, Record, RunId,
+    },
 };
 
 use super::terminal::Tone;
@@ -170,7 +173,9 @@ pub(crate) fn millis(time: Duration) -> u64 {
 /// At most `max` characters on one line, fit for a terminal.
 pub(crate) fn shown(text: &str, max: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut shown: String = text.chars().take(max).map(plain).collect();
+    let text: String = text.chars().take(max.saturating_add(1)).map(plain).collect();
+    let text = Visible::text(&text);
+    let mut shown: String = text.chars().take(max).collect();
     if text.chars().nth(max).is_some() {
         shown.push('…');
     }

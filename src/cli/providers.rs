@@ -3,10 +3,15 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{exit::Failure, output::print, run, table};
+use super::{
+    exit::Failure,
+    output::{print, print_json},
+    run, table,
+};
 use crate::{
-    config::{Config, shown_url},
+    config::Config,
     environment::{Found, Variables},
+    secret::shown_url,
 };
 
 /// The model providers that are configured or found
@@ -33,7 +38,7 @@ pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Resul
     let found = run::discover(&config, variables, run::Local::of(&config)).await;
     if json {
         let objects: Vec<_> = found.iter().map(|found| object(found, variables)).collect();
-        return print(&Value::from(objects).to_string());
+        return print_json(&Value::from(objects));
     }
     let rows: Vec<_> = found
         .iter()

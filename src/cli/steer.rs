@@ -38,7 +38,9 @@ pub(crate) async fn execute(args: SteerArgs, inquiry: &Inquiry) -> Result<(), Fa
         let (run, session, next) = (run.to_string(), session.to_string(), next.to_string());
         return print_json(&json!({ "run": run, "session": session, "next": next }));
     }
-    print(&format!("run {run} reads it before its next step; if it ends before that, it becomes run {next}"))
+    print(&format!(
+        "run {run} reads it before its next step; if it completes before that, the message becomes run {next}"
+    ))
 }
 
 /// It is not said again: nobody knows whether it was heard.

@@ -35,6 +35,8 @@ pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Re
     let parsed = EnvFilter::try_new(filter).map_err(|error| wrong(error.to_string()))?;
     let colour = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
     let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colour).with_writer(io::stderr);
+    // A line that cannot be written is lost: nobody is there to read it, nor that it is lost.
+    let logs = logs.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => logs.try_init(),
         LogFormat::Json => logs.json().flatten_event(true).try_init(),

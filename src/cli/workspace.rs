@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::exit::Failure;
+use crate::daemon;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,20 +35,8 @@ pub(crate) fn resolve(place: Place<'_>, state: &Path) -> Result<PathBuf, Failure
     };
     made.map_err(failed)?;
     let real = path.canonicalize().map_err(failed)?;
-    if !real.is_dir() {
-        return Err(Failure::usage(format!("--workspace {}: it is no folder", path.display())));
-    }
-    if real.to_str().is_none() {
-        let text = format!("--workspace {}: its path is not UTF-8; use another folder", path.display());
-        return Err(Failure::usage(text));
-    }
-    if state.starts_with(&real) || real.starts_with(state) {
-        return Err(Failure::usage(format!(
-            "--workspace {}: it contains Hermod's state directory {}, or lies inside it, and no tool may reach that; \
-             use another folder, or move the state with HERMOD_HOME",
-            real.display(),
-            state.display()
-        )));
+    if let Some(reason) = daemon::unfit_for_tools(&real, state) {
+        return Err(Failure::usage(format!("--workspace {}: {reason}", path.display())));
     }
     Ok(real)
 }

@@ -3,7 +3,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use serde_json::Value;
 
 use super::layer::{Origin, Setting};
-use crate::secret::Reference;
+use crate::secret::{Reference, shown_url};
 
 /// Values longer than this are cut in messages.
 const SHOWN: usize = 80;
@@ -131,14 +131,6 @@ pub fn presentable(key: &str, value: &Value) -> Option<Value> {
         Some("base_url") => value.as_str().map(|url| shown_url(url).into()),
         Some(_) | None => Some(value.clone()),
     }
-}
-
-/// A URL without what people hide in one: a user, a password, the values of its query.
-pub fn shown_url(url: &str) -> String {
-    if url.contains('@') {
-        return "…".to_owned();
-    }
-    url.split_once('?').map_or_else(|| url.to_owned(), |(before, _)| format!("{before}?…"))
 }
 
 /// All mistakes that were found.

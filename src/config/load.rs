@@ -137,10 +137,20 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     if config.tools.shell.timeout.0 > LONGEST_COMMAND {
         wrong("tools.shell.timeout", "must not be longer than 1h");
     }
+    let too_long = "must not be longer than 30m";
+    if config.provider_defaults.call_timeout.0 > LONGEST_CALL {
+        wrong("provider_defaults.call_timeout", too_long);
+    }
+    for (name, section) in &config.providers {
+        if section.call_timeout.is_some_and(|timeout| timeout.0 > LONGEST_CALL) {
+            wrong(&format!("{PROVIDERS}.{name}.call_timeout"), too_long);
+        }
+    }
     for (name, section) in &config.providers {
         if section.base_url.is_none() && !vendors::is_known(name) {
             let section = format!("{PROVIDERS}.{name}");
-            let any = config.settings.iter().find(|(key, _)| key.starts_with(&section));
+            let is_of = |key: &str| keys::provider(key).is_some_and(|(of, _)| of == name);
+            let any = config.settings.iter().find(|(key, _)| is_of(key));
             let origin = any.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
             let reason = format!(
                 "it is missing; give the URL of the endpoint, like `base_url = \"https://host/v1\"`, or use the name of \
@@ -153,5 +163,7 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
+/// The watchdog of model calls waits hardly longer.
+const LONGEST_CALL: std::time::Duration = std::time::Duration::from_mins(30);
 /// What the tool's own schema allows.
 const LONGEST_COMMAND: std::time::Duration = std::time::Duration::from_hours(1);

@@ -11,7 +11,7 @@ mod values;
 mod variables;
 mod vendors;
 
-pub use error::{ConfigError, ConfigErrors, presentable, shown, shown_url};
+pub use error::{ConfigError, ConfigErrors, presentable, shown};
 pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};

@@ -6,12 +6,15 @@ use hermod_actors::{
     model::{RunRow, Seq, SessionRow},
     port::Read,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot,
+};
 
 use super::{
     fault::{Fault, FaultKind},
     protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, shown},
-    reader::Reader,
+    reader::{PAGE, Reader},
     tree,
 };
 
@@ -19,8 +22,6 @@ use super::{
 const WAITING: usize = 32;
 /// The youngest runs that a tree is looked for in, besides the unfinished ones.
 const KIN: usize = 1_000;
-/// Records that are read at once.
-const PAGE: usize = 512;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -183,12 +184,15 @@ impl Desk {
     async fn order(&self, order: Order) -> Result<Option<Answer>, Fault> {
         let Some(orders) = &self.orders else { return Err(nobody(&order)) };
         let (reply, answer) = oneshot::channel();
-        let waiting = orders.try_send(Ordered { order, reply });
-        if let Err(mpsc::error::TrySendError::Full(_)) = waiting {
-            let text = format!("{WAITING} orders wait already; try again in a moment");
-            return Err(Fault::new(FaultKind::Busy, text));
+        match orders.try_send(Ordered { order, reply }) {
+            Ok(()) => Ok(answer.await.ok()),
+            Err(TrySendError::Full(_)) => {
+                let text = format!("{WAITING} orders wait already; try again in a moment");
+                Err(Fault::new(FaultKind::Busy, text))
+            }
+            // Who could carry it out has gone.
+            Err(TrySendError::Closed(_)) => Ok(None),
         }
-        Ok(answer.await.ok())
     }
 }
 

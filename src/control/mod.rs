@@ -22,5 +22,5 @@ pub use client::{Client, Lost};
 pub use desk::{Desk, Order, Ordered, Orders};
 pub use fault::{Fault, FaultKind};
 pub use protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown};
-pub use reader::{Named, Reader};
+pub use reader::{Named, PAGE, Reader};
 pub use server::{ControlError, Server};

@@ -14,7 +14,7 @@ use hermod_actors::{
 use super::fault::Fault;
 
 /// Records read at once.
-const PAGE: usize = 512;
+pub const PAGE: usize = 512;
 /// The name of the youngest run.
 const LAST: &str = "last";
 

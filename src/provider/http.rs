@@ -23,7 +23,7 @@ use super::{
     pieces::Pieces,
     wire::{Progress, WireFormat},
 };
-use crate::secret::Secret;
+use crate::secret::{Secret, shown_url};
 
 /// Bytes of an error's body that are read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -265,7 +265,7 @@ fn base_url(config: &ProviderConfig) -> Result<Url, ConfigError> {
     let text = &config.base_url;
     parse_base_url(text).map_err(|reason| ConfigError::BaseUrl {
         provider: config.name.clone(),
-        url: if text.contains('@') { "…".to_owned() } else { text.clone() },
+        url: shown_url(text),
         reason,
     })
 }

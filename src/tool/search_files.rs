@@ -1,5 +1,5 @@
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::Path,
     time::Duration,
@@ -37,6 +37,8 @@ const BEFORE: usize = 100;
 const ROOM: usize = 48_000;
 /// Files with longer lines are skipped from there on.
 const LONGEST_LINE: usize = 4 << 20;
+/// Bytes of a file with rules of what is left out.
+const LONGEST_RULES: u64 = 1 << 20;
 /// Memory that a compiled pattern may take.
 const PATTERN: usize = 4 << 20;
 /// A search that takes longer says what it has found.
@@ -133,25 +135,49 @@ fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<Strin
     let towards = {
         let target = target.clone();
         move |entry: &DirEntry| {
-            entry.file_name() != ".git"
-                && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
+            is_entered(entry) && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
         }
     };
     let root = place.root();
+    for folder in [root.absolute(), place.absolute()] {
+        if !has_plain_rules(&folder) {
+            let error = format!(
+                "a `.gitignore` or `.ignore` in {} is no regular file under 1 MiB",
+                one_line(folder.as_os_str().as_encoded_bytes())
+            );
+            let hint = "remove it, or search another folder".to_owned();
+            return Err(BadArguments { field: Some("path".into()), error, hint }.into());
+        }
+    }
     let reached = search.walk(walk(&root.absolute(), &globs).filter_entry(towards), (&root, &target))?;
     if !reached {
         // A place that the rules leave out is searched all the same if it is named.
-        search.walk(
-            walk(&target, &globs).filter_entry(|entry| entry.file_name() != ".git"),
-            (&root, &target),
-        )?;
+        search.walk(walk(&target, &globs).filter_entry(is_entered), (&root, &target))?;
     }
     Ok(search.found.finish())
 }
 
+/// A folder whose rules cannot be read at once is left out: the walk opens them whatever they are, a pipe too.
+fn is_entered(entry: &DirEntry) -> bool {
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    entry.file_name() != ".git" && (!is_folder || has_plain_rules(entry.path()))
+}
+
+fn has_plain_rules(folder: &Path) -> bool {
+    [".gitignore", ".ignore"].iter().all(|name| match fs::symlink_metadata(folder.join(name)) {
+        Ok(told) => told.is_file() && told.len() <= LONGEST_RULES,
+        Err(_) => true,
+    })
+}
+
 fn walk(from: &Path, globs: &Override) -> WalkBuilder {
     let mut walk = WalkBuilder::new(from);
-    walk.hidden(false).parents(false).git_global(false).require_git(false).follow_links(false);
+    walk.hidden(false)
+        .parents(false)
+        .git_global(false)
+        .git_exclude(false)
+        .require_git(false)
+        .follow_links(false);
     walk.overrides(globs.clone()).sort_by_file_name(Ord::cmp);
     walk
 }

@@ -435,3 +435,13 @@ fn a_wait_for_a_known_reset_does_not_count_for_a_limit_of_time() {
     assert_eq!(ends(limited(None), 6_000), (Some(Outcome::TimedOut), 10_000));
     assert_eq!(ends(FailureClass::Overloaded, 6_000), (Some(Outcome::TimedOut), 10_000));
 }
+
+#[test]
+fn a_submission_that_is_said_again_is_known_whatever_came_after_it() {
+    let mut driver = Driver::new();
+    assert_eq!(driver.submit(1, Limits::default()), ["run.accepted"]);
+    assert_eq!(driver.submit(2, Limits::default()), ["run.accepted"]);
+    driver.crash();
+    assert!(driver.submit(1, Limits::default()).is_empty());
+    assert!(driver.submit(2, Limits::default()).is_empty());
+}

@@ -158,3 +158,17 @@ fn what_is_said_again_is_one_message() {
     assert_eq!(driver.steer(1, M), [""; 0]);
     assert!(driver.turn.has_heard(run(M)), "also when its run has ended");
 }
+
+#[test]
+fn messages_to_two_runs_are_both_heard() {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits::default());
+    driver.submit(2, Limits::default());
+    assert_eq!(driver.steer(1, 101), ["message.steered"]);
+    assert_eq!(driver.steer(2, 102), ["message.steered"]);
+    driver.crash();
+    for id in [101, 102] {
+        assert!(driver.turn.has_heard(super::run(id)), "{id}");
+    }
+    assert!(driver.steer(1, 101).is_empty(), "said again, it is not recorded again");
+}

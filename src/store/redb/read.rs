@@ -84,6 +84,8 @@ impl Reader {
     }
 
     fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, Halt> {
+        // The first record has number 1.
+        let from = from.max(1);
         let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
         let mut records = Vec::new();
         for (place, bytes) in self.rows_between(session, from, end)?.iter().rev() {
