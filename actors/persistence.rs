@@ -2,9 +2,14 @@
 //!
 //! Architecture invariant: `Durable::vouch` is called here and nowhere else, on acknowledgement and on replay.
 
-use std::{collections::VecDeque, fmt, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
@@ -42,17 +47,12 @@ pub(crate) enum PersistenceMsg {
     /// What this session has waiting goes next: somebody waits for what comes after it.
     Hurry(SessionId),
     /// Its own.
-    Inner(Inner),
+    Inner(Failed),
 }
 
-/// What the committing task says.
+/// What the committing task says: the store takes no writes any more.
 #[derive(Debug)]
-pub(crate) enum Inner {
-    /// The next batch may go.
-    Committed,
-    /// The store takes no writes any more.
-    Failed(JournalError),
-}
+pub(crate) struct Failed(JournalError);
 
 impl fmt::Debug for PersistenceMsg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +71,14 @@ pub(crate) struct Persistence;
 /// Its state.
 pub(crate) struct State {
     journal: Arc<dyn Journal>,
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// What waits for the disk; shared with the task that commits, so that the disk does not wait for a message.
+#[derive(Default)]
+struct Queue {
     waiting: VecDeque<(Write, Reply)>,
+    /// Whether there is a task that commits. It goes on as long as something waits.
     committing: bool,
 }
 
@@ -85,7 +92,7 @@ impl Actor for Persistence {
         _me: ActorRef<PersistenceMsg>,
         journal: Arc<dyn Journal>,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { journal, waiting: VecDeque::new(), committing: false })
+        Ok(State { journal, queue: Arc::default() })
     }
 
     async fn handle(
@@ -94,26 +101,41 @@ impl Actor for Persistence {
         message: PersistenceMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        match message {
-            PersistenceMsg::Write(write, reply) if is_awaited(&write) => {
-                state.waiting.push_front((write, reply));
+        let batch = {
+            let mut queue = lock(&state.queue);
+            match message {
+                PersistenceMsg::Write(write, reply) if is_awaited(&write) => {
+                    queue.waiting.push_front((write, reply));
+                }
+                PersistenceMsg::Write(write, reply) => queue.waiting.push_back((write, reply)),
+                PersistenceMsg::Hurry(session) => queue.hurry(session),
+                // Nothing can be promised any more: the supervisor ends the runtime.
+                PersistenceMsg::Inner(Failed(error)) => return Err(Box::new(error)),
             }
-            PersistenceMsg::Write(write, reply) => state.waiting.push_back((write, reply)),
-            PersistenceMsg::Hurry(session) => state.hurry(session),
-            PersistenceMsg::Inner(Inner::Committed) => state.committing = false,
-            // Nothing can be promised any more: the supervisor ends the runtime.
-            PersistenceMsg::Inner(Inner::Failed(error)) => return Err(Box::new(error)),
-        }
-        if !state.committing && !state.waiting.is_empty() {
-            state.committing = true;
-            let (batch, replies) = state.cut();
-            tokio::spawn(commit(Arc::clone(&state.journal), batch, replies, me));
+            if queue.committing { None } else { queue.cut() }
+        };
+        if let Some(batch) = batch {
+            tokio::spawn(commit(Arc::clone(&state.journal), Arc::clone(&state.queue), batch, me));
         }
         Ok(())
     }
 }
 
-impl State {
+impl Drop for State {
+    /// Who is left waiting is told by the end of the runtime.
+    fn drop(&mut self) {
+        let left = std::mem::take(&mut lock(&self.queue).waiting);
+        drop(left);
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Batch = (Vec<Write>, Vec<Reply>);
+
+impl Queue {
     /// Puts the append of a session in front; it has at most one, so nothing of it is overtaken.
     fn hurry(&mut self, session: SessionId) {
         let of =
@@ -123,8 +145,8 @@ impl State {
         }
     }
 
-    /// The next batch: as much as a commit should carry.
-    fn cut(&mut self) -> (Vec<Write>, Vec<Reply>) {
+    /// The next batch, as much as a commit should carry; without one, nobody commits any more.
+    fn cut(&mut self) -> Option<Batch> {
         let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((write, _)) = self.waiting.front() {
             bytes += weight(write);
@@ -136,34 +158,52 @@ impl State {
                 replies.push(reply);
             }
         }
-        (batch, replies)
+        self.committing = !batch.is_empty();
+        self.committing.then_some((batch, replies))
     }
 }
 
-/// Commits one batch, tells everybody, and always says how it ended: a writer that waits for ever would be silent.
+/// Commits one batch after the other until nothing waits, and says if the store has failed: a writer that waits for ever
+/// would be silent.
 async fn commit(
     journal: Arc<dyn Journal>,
-    batch: Vec<Write>,
-    replies: Vec<Reply>,
+    queue: Arc<Mutex<Queue>>,
+    first: Batch,
     persistence: ActorRef<PersistenceMsg>,
 ) {
-    let told = AssertUnwindSafe(commit_and_tell(&*journal, batch, replies)).catch_unwind().await;
-    let said = match told {
-        Ok(Ok(())) => Inner::Committed,
-        Ok(Err(error)) => Inner::Failed(error),
-        Err(_) => Inner::Failed(JournalError::Unavailable("whoever waited for a commit panicked".into())),
+    let committing = async {
+        let mut under_way = Some(begin(&*journal, first));
+        while let Some((committing, tell)) = under_way {
+            let committed = committing.await;
+            let failed = committed.as_ref().err().cloned();
+            // The disk has its next batch before anybody hears of this one.
+            under_way = match &failed {
+                None => lock(&queue).cut().map(|batch| begin(&*journal, batch)),
+                Some(_) => None,
+            };
+            tell(committed);
+            failed.map_or(Ok(()), Err)?;
+        }
+        Ok(())
     };
-    if persistence.cast(PersistenceMsg::Inner(said)).is_err() {
-        tracing::debug!("a commit ended after its writer had gone");
+    let error = match AssertUnwindSafe(committing).catch_unwind().await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error,
+        Err(_) => JournalError::Unavailable("whoever waited for a commit panicked".into()),
+    };
+    if persistence.cast(PersistenceMsg::Inner(Failed(error))).is_err() {
+        tracing::debug!("a commit failed after its writer had gone");
     }
 }
 
-/// A panic of the adapter is a failed store.
-async fn commit_and_tell(
+type Committed = Result<Vec<Written>, JournalError>;
+
+/// Hands a batch to the adapter, and gives what it will say and who is to be told. A panic of the adapter is a failed
+/// store.
+fn begin(
     journal: &dyn Journal,
-    batch: Vec<Write>,
-    replies: Vec<Reply>,
-) -> Result<(), JournalError> {
+    (batch, replies): Batch,
+) -> (BoxFuture<'static, Committed>, impl FnOnce(Committed) + Send + use<>) {
     let records: Vec<Vec<Arc<Record>>> = batch
         .iter()
         .map(|write| match write {
@@ -171,25 +211,28 @@ async fn commit_and_tell(
             Write::Open(_) | Write::Deliver(..) => Vec::new(),
         })
         .collect();
-    let committed = AssertUnwindSafe(async { journal.commit(batch).await }).catch_unwind().await;
-    let unavailable = |text: &str| JournalError::Unavailable(text.into());
-    let committed = committed.unwrap_or_else(|_| Err(unavailable("the adapter panicked")));
-    let committed = committed.and_then(|written| match written.len() == replies.len() {
-        true => Ok(written),
-        false => Err(unavailable("the adapter did not answer every write")),
-    });
-    match committed {
+    let (writes, unavailable) = (batch.len(), |text: &str| JournalError::Unavailable(text.into()));
+    let committing = catch_unwind(AssertUnwindSafe(|| journal.commit(batch)));
+    let committing = async move {
+        let committed = match committing {
+            Ok(committing) => AssertUnwindSafe(committing).catch_unwind().await,
+            Err(panic) => Err(panic),
+        };
+        let committed = committed.unwrap_or_else(|_| Err(unavailable("the adapter panicked")))?;
+        match committed.len() == writes {
+            true => Ok(committed),
+            false => Err(unavailable("the adapter did not answer every write")),
+        }
+    };
+    let tell = move |committed: Committed| match committed {
         Ok(written) => {
             for ((written, records), reply) in written.into_iter().zip(records).zip(replies) {
                 reply(Ok(vouched(written, records)));
             }
-            Ok(())
         }
-        Err(error) => {
-            replies.into_iter().for_each(|reply| reply(Err(error.clone())));
-            Err(error)
-        }
-    }
+        Err(error) => replies.into_iter().for_each(|reply| reply(Err(error.clone()))),
+    };
+    (committing.boxed(), tell)
 }
 
 /// What the committer says of a write, with its records vouched for.
