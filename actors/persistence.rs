@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
-const BATCH_WRITES: usize = 64;
+const BATCH_WRITES: usize = 32;
 /// Likewise, in bytes of records.
 const BATCH_BYTES: usize = 1 << 20;
 /// Records read at once on replay.
