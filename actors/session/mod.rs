@@ -18,7 +18,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     hub::Hub,
-    look::Look,
     model::{RunId, SessionId, StopReason, Timestamp},
     persistence::{PersistenceMsg, Stored},
     port::{Clock, JournalError},
@@ -56,8 +55,9 @@ pub(crate) enum SessionMsg {
     Steer(Input, RpcReplyPort<bool>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
-    /// What it is at.
-    Look(Look<State>),
+    /// What it is at: only the testkit asks.
+    #[cfg(feature = "testkit")]
+    Look(crate::look::Look<State>),
     /// Its own.
     Inner(Inner),
 }
@@ -183,6 +183,7 @@ impl Actor for Session {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
+            #[cfg(feature = "testkit")]
             SessionMsg::Look(look) => return look.at(state),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)

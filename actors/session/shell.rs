@@ -134,7 +134,9 @@ impl State {
                 self.wait(input, None, Some(Grant::Permit(permit)));
             }
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
-            SessionMsg::Look(_) | SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
+            #[cfg(feature = "testkit")]
+            SessionMsg::Look(_) => {}
+            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
         }
     }
 
