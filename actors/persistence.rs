@@ -13,7 +13,7 @@ use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
-    model::{Body, Cause, Durable, Record, Seq, SessionId},
+    model::{Body, Cause, Durable, Record, RunEnded, Seq, SessionId},
     port::{Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
@@ -248,21 +248,10 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
 /// Whether somebody waits for it: a stop does not queue behind the work of other sessions.
 fn is_awaited(write: &Write) -> bool {
     let Write::Append(append) = write else { return false };
-    append.records.iter().any(|record| match &record.body {
-        Body::RunStopping(_) => true,
-        Body::RunEnded(ended) => matches!(ended.ended.cause, Some(Cause::Stop { .. })),
-        Body::SessionOpened(_)
-        | Body::SessionRevived(_)
-        | Body::RunAccepted(_)
-        | Body::ModelStarted(_)
-        | Body::ModelAnswered(_)
-        | Body::ModelFailed(_)
-        | Body::LateSettled(_)
-        | Body::CallAdmitted(_)
-        | Body::CallStarted(_)
-        | Body::CallEnded(_)
-        | Body::CallLost(_)
-        | Body::MessageSteered(_) => false,
+    let is_stop = |ended: &RunEnded| matches!(ended.ended.cause, Some(Cause::Stop { .. }));
+    append.records.iter().any(|record| {
+        matches!(&record.body, Body::RunStopping(_))
+            || matches!(&record.body, Body::RunEnded(ended) if is_stop(ended))
     })
 }
 

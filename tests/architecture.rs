@@ -1,5 +1,5 @@
 //! Keeps what ARCHITECTURE.md promises: the direction of imports, the sizes, and what stands only in one place.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
 //! What the configuration comes to, and how it explains what is wrong with it.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 

@@ -82,7 +82,7 @@ async fn an_unknown_kind_of_record_quarantines_its_session_only() {
     };
     assert_eq!(*session, bad.session);
     assert!(error.contains(UNKNOWN), "{error}");
-    let sessions = runtime.tree().await.sessions;
+    let sessions = runtime.tree().await.unwrap().sessions;
     let place_of = |of: Accepted| {
         let status = sessions.iter().find(|status| status.session == of.session);
         status.map(|status| status.place.clone())

@@ -156,10 +156,13 @@ async fn a_full_disk_ends_no_command_and_is_told() {
 #[tokio::test]
 async fn endless_output_is_stopped_in_time() {
     let world = World::new();
-    let call = async { world.shell("trap '' TERM; yes").await };
+    let call = async { world.shell("trap '' TERM; echo y; echo y; touch started; yes").await };
     let stop = async {
         // By then it has written something.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        let started = world.folder.path().join("work/started");
+        while !started.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         world.cancel.cancel();
         Instant::now()
     };

@@ -175,7 +175,9 @@ impl Runtime {
 
     /// Ends all tasks and actors without an outcome: at the next start, what was under way goes on.
     pub async fn suspend(self) {
-        self.ask(SessionsMsg::Suspend).await.unwrap_or_default();
+        if self.ask(SessionsMsg::Suspend).await.is_none() {
+            tracing::debug!("there were no sessions to suspend any more");
+        }
         if let Err(error) = self.root.stop_and_wait(None, None).await {
             tracing::debug!(%error, "the runtime had ended already");
         }

@@ -68,7 +68,7 @@ impl Runtime {
         Ok(RunResult {
             run: row.id,
             session: row.session,
-            task: task.unwrap_or_default(),
+            task,
             answer: said(&records, ended.outcome),
             messages: retold(row.session, records.iter().map(|record| &**record)),
             ended,

@@ -94,8 +94,8 @@ pub struct RunResult {
     pub run: RunId,
     /// Its session.
     pub session: SessionId,
-    /// The isolation key of its tools; empty if its records cannot be read.
-    pub task: String,
+    /// The isolation key of its tools; `None` if its records cannot be read.
+    pub task: Option<String>,
     /// How it ended.
     pub ended: Ended,
     /// What was said last: the answer of a completed run; of another, at most a part of one.

@@ -3,29 +3,42 @@
 use crate::{
     look::Look,
     provider::{ProviderMsg, ProviderStatus},
-    runtime::Runtime,
-    supervisor::{Directory, ProvidersMsg, RootMsg, SessionsMsg, Tree},
+    runtime::{RunError, Runtime, submit::TRIES},
+    supervisor::{Directory, Providers, ProvidersMsg, RootMsg, RootState, SessionsMsg, Terminated, Tree},
     tool_executor::{ToolExecutorMsg, ToolStatus},
 };
 
 impl Runtime {
     /// The tree as its supervisors see it: what was started again, which sessions are there, which are quarantined and
-    /// why. What does not answer is absent.
-    pub async fn tree(&self) -> Tree {
-        let mut tree = Tree::default();
-        let (look, parts) = Look::read(crate::supervisor::RootState::parts);
-        if self.root.cast(RootMsg::Look(look)).is_ok() {
-            tree.parts = parts.await.unwrap_or_default();
+    /// why. Who dies before it can say is asked again; an error means that the runtime has ended, or is about to.
+    pub async fn tree(&self) -> Result<Tree, RunError> {
+        let mut parts =
+            self.seen("Root", RootState::parts, |look| self.root.cast(RootMsg::Look(look)).is_ok()).await?;
+        let providers = &self.doors.wiring.providers;
+        let ask = |look| providers.cast(ProvidersMsg::Look(look)).is_ok();
+        parts.extend(self.seen("ProviderSupervisor", Providers::parts, ask).await?);
+        let ask = |look| self.doors.sessions.cast(SessionsMsg::Look(look)).is_ok();
+        let sessions = self.seen("SessionSupervisor", Directory::statuses, ask).await?;
+        Ok(Tree { parts, sessions })
+    }
+
+    async fn seen<S: 'static, T: Send + 'static>(
+        &self,
+        name: &'static str,
+        read: fn(&S) -> T,
+        ask: impl Fn(Look<S>) -> bool,
+    ) -> Result<T, RunError> {
+        for _ in 0..TRIES {
+            let (look, seen) = Look::read(read);
+            if ask(look)
+                && let Ok(seen) = seen.await
+            {
+                return Ok(seen);
+            }
+            self.alive()?;
         }
-        let (look, providers) = Look::read(crate::supervisor::Providers::parts);
-        if self.doors.wiring.providers.cast(ProvidersMsg::Look(look)).is_ok() {
-            tree.parts.extend(providers.await.unwrap_or_default());
-        }
-        let (look, sessions) = Look::read(Directory::statuses);
-        if self.doors.sessions.cast(SessionsMsg::Look(look)).is_ok() {
-            tree.sessions = sessions.await.unwrap_or_default();
-        }
-        tree
+        let error = "it dies whenever it is asked".into();
+        Err(RunError::Terminated(Terminated::Actor { name, error }))
     }
 
     /// Whom a test strikes.

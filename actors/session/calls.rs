@@ -247,7 +247,7 @@ impl Tasks {
 
     /// Waits for what the call needs.
     pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
-        let chain = turn.chain().map(<[_]>::to_vec).unwrap_or_default();
+        let Some(chain) = turn.chain().map(<[_]>::to_vec) else { return self.lost(call, attempt) };
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         Begun::Wait(self.tasks.spawn(async move {
             let said = if call.n == 0 {

@@ -86,7 +86,9 @@ impl Actor for ProviderSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         let (who, error) = match event {
             SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, why) => (cell.get_id(), why.unwrap_or_default()),
+            SupervisionEvent::ActorTerminated(cell, _, why) => {
+                (cell.get_id(), why.unwrap_or_else(|| "it stopped".into()))
+            }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         if let Some(name) = state.name_of(who)

@@ -102,10 +102,10 @@ async fn the_same_history_handed_in_twice_is_one_run() {
 async fn a_task_id_is_given_or_made() {
     let runtime = start(&MemoryJournal::new(), mirror(Duration::ZERO)).await;
     let made = runtime.run(RunRequest::new("a")).await.unwrap();
-    assert_eq!(made.task, made.run.to_string());
+    assert_eq!(made.task, Some(made.run.to_string()));
     let given = RunRequest { task: Some("mine".into()), ..RunRequest::new("a") };
     let given = runtime.run(given).await.unwrap();
-    assert_eq!(given.task, "mine");
+    assert_eq!(given.task.as_deref(), Some("mine"));
     let records = runtime.journal(given.session, 1).await.unwrap();
     let task = records.iter().find_map(|(_, record)| {
         let Body::RunAccepted(accepted) = &record.body else { return None };

@@ -15,7 +15,7 @@ use crate::{
 /// ended_at}`; a text that is no answer is `partial`.
 pub(crate) fn result(result: &RunResult) -> Value {
     let mut object = identified(Some((result.run, result.session)));
-    object.insert("task".into(), result.task.as_str().into());
+    object.insert("task".into(), result.task.as_deref().into());
     object.insert("outcome".into(), Value::Null);
     object.insert("cause".into(), Value::Null);
     object.extend(fields(&result.ended));
@@ -169,7 +169,7 @@ mod tests {
             run: RunId::from_bits(1),
             session: SessionId::from_bits(2),
             ended,
-            task: "t".into(),
+            task: Some("t".into()),
             answer: Some(Said { text: "said".into(), source }),
             messages: messages(),
             iterations: 3,

@@ -39,7 +39,7 @@ impl Drill {
         moment.concerns(runs[0].session);
         let mut site =
             Site { store: &store, runtime: &runtime, victim: runs[0], moment: &moment, records: Vec::new() };
-        let progress = site.fault(self.deed, accepted.unwrap_or_default()).await;
+        let progress = site.fault(self.deed, accepted.expect("there were submissions")).await;
         let records = site.records;
         let mut seen = Seen {
             restarted: Vec::new(),
@@ -99,7 +99,7 @@ impl Site<'_> {
                         progress = Some(self.recorded().await);
                     }
                 }
-                progress.unwrap_or_default()
+                progress.expect("it was struck at least once")
             }
             Deed::Call(Misdeed::ToolIgnoresStop) => {
                 self.until(3, Kind::CallStarted).await;
@@ -189,7 +189,7 @@ impl Seen {
                 Err(error) => panic!("{error}"),
             }
         }
-        let tree = runtime.tree().await;
+        let tree = runtime.tree().await.expect("the runtime is alive");
         let parts = tree.parts.into_iter().map(|part| (part.name, part.restarts));
         let sessions = tree.sessions.iter().map(|session| ("Session".to_owned(), session.deaths));
         self.restarted = parts.chain(sessions).filter(|(_, restarts)| *restarts > 0).collect();
@@ -201,7 +201,7 @@ impl Seen {
             self.ends.push(ends.count());
         }
         let mut outcomes = outcomes.into_iter().map(|result| result.ended.to_string());
-        self.outcome = outcomes.next().unwrap_or_default();
+        self.outcome = outcomes.next().expect("the victim's is the first");
         self.siblings = outcomes.collect();
         runtime.suspend().await;
         None

@@ -1,10 +1,10 @@
-use super::{Driver, model, run, tool};
+use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
         AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Finish, Limits,
-        Message, NoAllowance, Outcome, Past, StopReason,
+        NoAllowance, Outcome, StopReason,
     },
-    turn::{Cursor, Effect, Input},
+    turn::{Effect, Input},
 };
 
 /// What goes into a case: a driver with one run whose model is being asked.
@@ -22,11 +22,6 @@ fn acting(effect: EffectClass) -> Driver {
     let permitted = Input::Permitted { call: tool(1, 1, 1), attempt: 1 };
     assert_eq!(driver.feed(&permitted), ["call.started"]);
     driver
-}
-
-fn check(driver: &Driver, view: &str, due: &[Effect]) {
-    assert_eq!(driver.view(), view);
-    assert_eq!(driver.turn.due(driver.now), due);
 }
 
 fn outcome(driver: &Driver) -> Option<Outcome> {
@@ -331,85 +326,6 @@ fn for_want_of_allowance_what_runs_still_ends_by_itself() {
 }
 
 #[test]
-fn a_key_is_kept_beside_submissions_without_one() {
-    let driver = Driver::new();
-    let mut other = Driver::new();
-    other.submit(1, Limits::default());
-    let Some(Body::RunAccepted(accepted)) = other.records.last().map(|record| &record.body) else { panic!() };
-    let submitted = |n, key: Option<&str>| Input::Submitted {
-        run: run(n),
-        input: accepted.input.clone(),
-        history: accepted.history.clone(),
-        spec: accepted.spec.clone(),
-        key: key.map(Into::into),
-    };
-    let mut draft = driver.turn.draft(driver.now);
-    [submitted(1, Some("k")), submitted(2, None), submitted(2, None)]
-        .iter()
-        .for_each(|input| draft.feed(input));
-    let decision = draft.finish();
-    assert_eq!(decision.key, Some(("k".into(), run(1))));
-    assert_eq!(decision.records.len(), 2, "what is said again is one run");
-}
-
-#[test]
-fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
-    let chain = |driver: &Driver| {
-        let links = driver.turn.chain().unwrap_or_default().iter();
-        links.map(ToString::to_string).collect::<Vec<_>>()
-    };
-    let mut driver = Driver::new();
-    driver.submit_to(&["p/m", "q/n"], 1, (Limits { max_tokens: 100, ..Limits::default() }, Past::default()));
-    driver.lease(model(1, 1), 1);
-    assert_eq!(driver.fail(FailureClass::Server), ["model.failed"]);
-    assert_eq!(chain(&driver), ["p/m", "q/n"], "it is tried again first");
-    driver.pass(60_000);
-    driver.lease(model(1, 1), 2);
-    assert_eq!(driver.fail(FailureClass::Auth), ["model.failed"]);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 3 }]);
-    driver.lease(model(1, 1), 3);
-    driver.crash();
-    assert_eq!(chain(&driver), ["q/n"], "also after a crash");
-    driver.lease(model(1, 1), 4);
-    driver.answer(1, EffectClass::Pure);
-    driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
-    assert_eq!(chain(&driver), ["p/m", "q/n"], "the next call begins with the first again");
-    driver.lease(model(1, 2), 1);
-    driver.fail(FailureClass::Auth);
-    driver.lease(model(1, 2), 2);
-    assert_eq!(driver.fail(FailureClass::Auth), ["model.failed", "run.ended"], "there is no third");
-}
-
-#[test]
-fn what_is_wrong_with_the_request_asks_nobody_else() {
-    for class in [FailureClass::InvalidRequest, FailureClass::ContentRefused] {
-        let mut driver = Driver::new();
-        driver.submit_to(
-            &["p/m", "q/n"],
-            1,
-            (Limits { max_tokens: 100, ..Limits::default() }, Past::default()),
-        );
-        driver.lease(model(1, 1), 1);
-        assert_eq!(driver.fail(class), ["model.failed", "run.ended"]);
-    }
-}
-
-#[test]
-fn a_history_is_for_a_session_that_has_none() {
-    let past = || Past { unanswered: Some("before".into()), ..Past::default() };
-    let mut driver = Driver::new();
-    assert_eq!(driver.submit_to(&["p/m"], 1, (Limits::default(), past())), ["run.accepted"]);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 1 }]);
-    let (messages, _) = driver.turn.render(Cursor::default());
-    assert_eq!(messages, [Message::User("before\n\ntask 1".into())]);
-    driver.crash();
-    assert_eq!(driver.turn.render(Cursor::default()).0, messages, "a revived run has it too");
-    assert!(driver.submit_to(&["p/m"], 2, (Limits::default(), past())).is_empty());
-    assert_eq!(driver.submit_to(&["p/m"], 2, (Limits::default(), Past::default())), ["run.accepted"]);
-}
-
-#[test]
 fn a_wait_for_a_known_reset_does_not_count_for_a_limit_of_time() {
     let limits = Limits { timeout_ms: Some(10_000), max_tokens: 100, ..Limits::default() };
     let limited = |retry_after_ms| FailureClass::RateLimited { retry_after_ms, reset_at: None };
@@ -434,14 +350,4 @@ fn a_wait_for_a_known_reset_does_not_count_for_a_limit_of_time() {
     assert_eq!(ends(limited(Some(60_000)), 60_000), (Some(Outcome::TimedOut), 70_000));
     assert_eq!(ends(limited(None), 6_000), (Some(Outcome::TimedOut), 10_000));
     assert_eq!(ends(FailureClass::Overloaded, 6_000), (Some(Outcome::TimedOut), 10_000));
-}
-
-#[test]
-fn a_submission_that_is_said_again_is_known_whatever_came_after_it() {
-    let mut driver = Driver::new();
-    assert_eq!(driver.submit(1, Limits::default()), ["run.accepted"]);
-    assert_eq!(driver.submit(2, Limits::default()), ["run.accepted"]);
-    driver.crash();
-    assert!(driver.submit(1, Limits::default()).is_empty());
-    assert!(driver.submit(2, Limits::default()).is_empty());
 }

@@ -3,7 +3,9 @@
 mod any_history;
 mod calls;
 mod cases;
+mod fallback;
 mod steer;
+mod submissions;
 
 use std::sync::Arc;
 
@@ -15,6 +17,12 @@ use crate::{
     },
     turn::{Cursor, Dormant, Effect, Input, Plan, Turn},
 };
+
+/// What the model would read, a letter for each message, and what is due.
+fn check(driver: &Driver, view: &str, due: &[Effect]) {
+    assert_eq!(driver.view(), view);
+    assert_eq!(driver.turn.due(driver.now), due);
+}
 
 /// A session, its journal, and the time.
 #[derive(Debug, Clone)]
