@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Artifact;
 
 /// One message of the model's view, as every wire format understands it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,7 +11,7 @@ pub enum Message {
     /// What the operator and the runtime tell the model about itself.
     System(Arc<str>),
     /// What a person (or a parent, or a schedule) says.
-    User(Arc<str>),
+    User(Content),
     /// What the model answered.
     Assistant(Arc<AssistantMessage>),
     /// What one of the calls of the directly preceding assistant message returned.
@@ -17,9 +20,85 @@ pub enum Message {
         call: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
-        /// Text, or JSON as text.
-        content: Arc<str>,
+        /// Text, or JSON as text, and pictures.
+        content: Content,
     },
+}
+
+/// What a user says or a tool returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The text.
+    pub text: Arc<str>,
+    /// The pictures that belong to it.
+    pub images: Arc<[Image]>,
+    /// What the runtime says behind it (a message that came in the meantime, say). A wire format that can keeps it apart.
+    pub note: Option<Arc<str>>,
+}
+
+impl Content {
+    /// A text with pictures.
+    pub fn new(text: impl Into<Arc<str>>, images: impl Into<Arc<[Image]>>) -> Self {
+        Self { text: text.into(), images: images.into(), note: None }
+    }
+
+    /// The text with the note behind it.
+    pub fn whole(&self) -> Arc<str> {
+        self.note.as_ref().map_or_else(|| Arc::clone(&self.text), |note| format!("{}{note}", self.text).into())
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Content {
+    fn from(text: T) -> Self {
+        Self::new(text, [])
+    }
+}
+
+/// A picture that a user sent or a tool returned: where it is kept, never its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Its format.
+    pub format: ImageFormat,
+    /// Its bytes, kept as they came.
+    #[serde(flatten)]
+    pub artifact: Artifact,
+}
+
+/// The formats of pictures that models read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageFormat {
+    /// PNG.
+    Png,
+    /// JPEG.
+    Jpeg,
+    /// GIF.
+    Gif,
+    /// WebP.
+    Webp,
+}
+
+impl ImageFormat {
+    /// The format that these bytes begin as; `None` if it is none of ours.
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
+            [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Self::Gif),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
+            _ => None,
+        }
+    }
+
+    /// Its media type.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::Webp => "image/webp",
+        }
+    }
 }
 
 /// The model's answer: text, what it thought, and the calls it asks for.
@@ -34,6 +113,37 @@ pub struct AssistantMessage {
     /// The calls, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
+    /// What only its maker can read, and wants to see again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Arc<Opaque>>,
+}
+
+/// State of a provider that comes with an answer (signed or encrypted thinking) and is sent back with it, unchanged, to
+/// where it came from and nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opaque {
+    /// Who made it.
+    pub origin: Arc<Origin>,
+    /// What, in the shape of the wire format.
+    pub parts: Vec<Value>,
+}
+
+/// Who made an answer: opaque state is sent back only to the same three.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    /// The provider's configured name.
+    pub provider: Arc<str>,
+    /// The wire format's name.
+    pub wire: Arc<str>,
+    /// The model, as the provider names it.
+    pub model: Arc<str>,
+}
+
+impl AssistantMessage {
+    /// The opaque parts that `origin` made; none of anybody else.
+    pub fn parts_of(&self, origin: &Origin) -> &[Value] {
+        self.opaque.as_ref().filter(|opaque| *opaque.origin == *origin).map_or(&[], |opaque| &opaque.parts)
+    }
 }
 
 /// A call that the model asks for, as it came.

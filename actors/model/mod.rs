@@ -16,6 +16,7 @@ mod retry;
 mod run;
 mod time;
 mod tool;
+mod traits;
 
 pub use access::Access;
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
@@ -25,14 +26,17 @@ pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
-pub use message::{Answer, AssistantMessage, Finish, Flaw, Message, ToolCall, Usage};
+pub use message::{
+    Answer, AssistantMessage, Content, Finish, Flaw, Image, ImageFormat, Message, Opaque, Origin, ToolCall, Usage,
+};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
-    ModelFailed, ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+    ModelFailed, ModelStarted, PrefixChange, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};
 pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};
+pub use traits::{ModelTraits, Price, Thinking, ThinkingRequest, ThinkingStyle};

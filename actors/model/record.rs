@@ -3,8 +3,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, EffectClass, Ended, Failure, Finish,
-    Flaw, Hash, Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, Content, EffectClass, Ended, Failure, Finish,
+    Flaw, Hash, Image, Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -131,11 +131,18 @@ pub struct RunAccepted {
     pub run: RunId,
     /// What it is to do.
     pub input: Arc<str>,
+    /// The pictures that came with it.
+    #[serde(default, skip_serializing_if = "no_images")]
+    pub images: Arc<[Image]>,
     /// The conversation from outside that the session begins with; only its first run brings one.
     #[serde(default, skip_serializing_if = "Past::is_empty")]
     pub history: Arc<Past>,
     /// All that it needs.
     pub spec: Arc<RunSpec>,
+}
+
+fn no_images(images: &Arc<[Image]>) -> bool {
+    images.is_empty()
 }
 
 /// See [`Body::RunStopping`].
@@ -188,10 +195,29 @@ pub struct ModelStarted {
     pub request: Hash,
     /// The output tokens asked for.
     pub max_tokens: u64,
+    /// Why the request does not begin as the one before it did; absent if it does. A provider's cache is of no use then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<PrefixChange>,
     /// What is reserved for it.
     pub reserved: Amounts,
     /// Who asks.
     pub incarnation: Incarnation,
+}
+
+/// Why a request does not begin with the bytes of the one before it in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrefixChange {
+    /// There was none before it.
+    First,
+    /// Another model is asked.
+    Model,
+    /// The run brings another system message.
+    System,
+    /// The run has other tools.
+    Tools,
+    /// The model is told otherwise how much to think.
+    Thinking,
 }
 
 /// See [`Body::ModelAnswered`].
@@ -298,11 +324,12 @@ pub struct CallLost {
 
 impl RunAccepted {
     /// The user's message: the input, behind what the history leaves unanswered.
-    pub fn user(&self) -> Arc<str> {
-        match &self.history.unanswered {
+    pub fn user(&self) -> Content {
+        let text = match &self.history.unanswered {
             Some(before) => format!("{before}\n\n{}", self.input).into(),
             None => Arc::clone(&self.input),
-        }
+        };
+        Content::new(text, Arc::clone(&self.images))
     }
 }
 

@@ -2,7 +2,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{AccountId, Amounts, Ended, Hash, RetryPolicy, RunId, Seq, SessionId, Timestamp, Usage};
+use super::{
+    AccountId, Amounts, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking, Timestamp, Usage,
+};
 
 /// One link of a chain: `provider/model`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,6 +71,12 @@ pub struct Limits {
 pub struct RunSpec {
     /// Which models may be asked, in order; never empty.
     pub chain: Vec<ModelRef>,
+    /// What is known of each of them, in the same order; nothing of those for which there is no entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traits: Vec<ModelTraits>,
+    /// How much they are to think; their own choice if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// The folder in which its tools work.
     pub workspace: String,
     /// The isolation key of its tools.
@@ -83,6 +91,14 @@ pub struct RunSpec {
     /// The rehearsal script it runs against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
+}
+
+impl RunSpec {
+    /// What is known of a model of the chain.
+    pub fn traits_of(&self, model: &ModelRef) -> ModelTraits {
+        let at = self.chain.iter().position(|link| link == model);
+        at.and_then(|at| self.traits.get(at)).copied().unwrap_or_default()
+    }
 }
 
 /// Where a run is.

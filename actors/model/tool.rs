@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use super::Image;
+
 /// What a tool call does to the world, and so what may be done with it after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,12 +63,15 @@ pub struct CallEnd {
     /// The whole, if the content is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
+    /// Pictures that belong to the content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 impl CallEnd {
     /// An end with `status` that says `content`.
     pub fn new(status: CallStatus, content: impl Into<String>) -> Self {
-        Self { status, content: content.into(), artifact: None }
+        Self { status, content: content.into(), artifact: None, images: Vec::new() }
     }
 
     /// The tool did what it was asked, and says `content`.

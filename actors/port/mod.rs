@@ -6,6 +6,7 @@ mod clock;
 mod journal;
 mod ledger;
 mod provider;
+mod segments;
 mod tool;
 
 pub use admit::{View, admit};
@@ -16,5 +17,6 @@ pub use journal::{
     Rows, StoredRecord, Write, Written,
 };
 pub use ledger::{Posting, post};
-pub use provider::{Deltas, Encoder, ModelRequest, Provider, Segments};
+pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider};
+pub use segments::Segments;
 pub use tool::{BadArguments, Intent, Invocation, Progress, Tool};

@@ -1,14 +1,16 @@
-use std::{fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::model::{Answer, CallId, Failure, Message, ToolSpec};
+use super::Segments;
+use crate::model::{Answer, CallId, Failure, Message, ModelTraits, SessionId, ThinkingRequest, ToolSpec};
 
 /// One configured endpoint.
 pub trait Provider: Debug + Send + Sync + 'static {
-    /// How requests are written for it.
-    fn encoder(&self) -> Arc<dyn Encoder>;
+    /// How requests are written for one of its models. The same model and traits get the same encoder, so that what is
+    /// written once stays written.
+    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder>;
 
     /// Makes one attempt: no retry, no fallback. Dropping the future gives the request up. Resolves with an answer only
     /// if the stream ended as its wire format says it must.
@@ -22,17 +24,20 @@ pub trait Provider: Debug + Send + Sync + 'static {
 /// Writes the parts of a request that stay the same from call to call, so that each is written once.
 pub trait Encoder: Debug + Send + Sync + 'static {
     /// The system prompt and the tools, up to where the first message would begin.
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Bytes;
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head;
 
-    /// One message (never `System`), preceded by a comma.
-    fn message(&self, message: &Message) -> Bytes;
+    /// Messages (never `System`) that follow what is written already. An answer that asks for calls comes in one list
+    /// with the results of all of them.
+    fn messages(&self, messages: &[Message], to: &mut Segments);
 }
 
-/// Encoded messages, in order, in few pieces.
+/// What [`Encoder::head`] writes.
 #[derive(Debug, Clone, Default)]
-pub struct Segments {
-    /// The pieces; their concatenation is `,message,message…`.
-    pub pieces: Vec<Bytes>,
+pub struct Head {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The tools that are called otherwise there, because the vendor does not take their names: by that name.
+    pub names: Arc<BTreeMap<String, String>>,
 }
 
 /// One attempt's request, still without the few fields that only the wire format can write.
@@ -40,14 +45,20 @@ pub struct Segments {
 pub struct ModelRequest {
     /// The call, for correlation.
     pub call: CallId,
+    /// The session: requests of one session begin alike, and a vendor's cache may be told so.
+    pub session: SessionId,
     /// The model, as the provider names it.
     pub model: Arc<str>,
     /// Output tokens asked for.
     pub max_tokens: u64,
+    /// How much it is to think; its own choice if absent.
+    pub thinking: Option<ThinkingRequest>,
     /// From [`Encoder::head`].
-    pub head: Bytes,
-    /// From [`Encoder::message`].
+    pub head: Head,
+    /// From [`Encoder::messages`].
     pub messages: Segments,
+    /// The pictures of the messages as they were kept, by handle.
+    pub pictures: BTreeMap<String, Bytes>,
 }
 
 /// Takes what streams in. Must not block and must not panic.

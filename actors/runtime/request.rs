@@ -1,5 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
+
 use crate::{
     model::{Amounts, BootId, Ended, IdError, Message, RunId, RunSpec, SessionId, Timestamp, Usage},
     port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
@@ -45,6 +47,8 @@ pub struct Defaults {
 pub struct RunRequest {
     /// What is to be done; not empty.
     pub input: Arc<str>,
+    /// Pictures that belong to it, each a whole PNG, JPEG, GIF or WebP file.
+    pub images: Vec<Bytes>,
     /// The last layer of the system prompt, for this run only.
     pub system: Option<Arc<str>>,
     /// The conversation so far, mended where it is not well formed; system messages in it come before `system`. Refused

@@ -27,9 +27,11 @@ impl Runtime {
         let run = RunId::from_bits(self.ulid());
         let repaired = repair(&request.history);
         let spec = Arc::new(request.spec(&self.defaults().spec, run, repaired.system.as_deref()));
+        let images = pictures::described(run, &request.images)?;
         let input = Input::Submitted {
             run,
             input: Arc::clone(&request.input),
+            images,
             history: Arc::new(repaired.past),
             spec,
             key: request.idempotency_key.clone(),
@@ -45,8 +47,12 @@ impl Runtime {
         (prompt, permit): (&Arc<str>, Arc<OwnedSemaphorePermit>),
     ) -> Result<Accepted, RunError> {
         let mut place = self.resolve(&request.session).await?;
+        let run = if let Input::Submitted { run, .. } = &input { Some(*run) } else { None };
         for _ in 0..TRIES {
             let (session, key) = place.clone();
+            if let Some(run) = run {
+                pictures::keep(&*self.artifacts, (session, run), &request.images).await?;
+            }
             let new = Arc::new(NewSession { key, prompt: Arc::clone(prompt) });
             let (submitted, permit) = (input.clone(), Arc::clone(&permit));
             let answer = self

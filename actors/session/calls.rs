@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use ractor::ActorRef;
 use tokio::{
     sync::OwnedSemaphorePermit,
@@ -22,7 +23,7 @@ use crate::{
     hub::{Delta, Hub, Live, Piece, length},
     model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, SessionId},
     policy::arguments,
-    port::{ArtifactName, Deltas, Invocation, ModelRequest, Progress, Shelf},
+    port::{ArtifactName, Artifacts, Deltas, Invocation, ModelRequest, Progress, Segments, Shelf},
     provider::{Lease, NoLease, ProviderMsg},
     session::{Inner, SessionMsg, Wiring, output::presentable, view::EncodedView, watchdog},
     supervisor::{Address, ProvidersMsg},
@@ -126,20 +127,26 @@ impl Tasks {
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
         let tools = Arc::clone(&self.wiring.tools);
         // An adapter's panic is the call's, not the session's.
+        let traits = spec.traits_of(&lease.model);
         let rendered = catch_unwind(AssertUnwindSafe(|| {
-            view.render(turn, &lease.endpoint.encoder(), || tools.specs(&spec.tools))
+            let encoder = lease.endpoint.encoder(&lease.model.model, &traits);
+            view.render(turn, &encoder, || tools.specs(&spec.tools))
         }));
         let Ok((head, messages)) = rendered else {
             *view = EncodedView::default();
             return self.lost(started.call, started.attempt);
         };
-        let request = ModelRequest {
+        let mut request = ModelRequest {
             call: started.call,
+            session: self.id,
             model: Arc::clone(&lease.model.model),
             max_tokens: started.max_tokens,
+            thinking: spec.thinking.and_then(|level| traits.thinking(level)),
             head,
             messages,
+            pictures: BTreeMap::new(),
         };
+        let session = self.id;
         let guard = Guard::new(self.session.clone(), started.call, started.attempt);
         let providers = Arc::clone(&self.wiring.providers);
         let deltas = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
@@ -153,7 +160,11 @@ impl Tasks {
         );
         let cancelled = cancel.clone();
         let task = async move {
-            let answer = watchdog::answer(lease.endpoint.call(request, &deltas), &cancelled).await;
+            let attempt = async {
+                request.pictures = pictures(&*tools.artifacts, session, &request.messages).await?;
+                lease.endpoint.call(request, &deltas).await
+            };
+            let answer = watchdog::answer(attempt, &cancelled).await;
             match &answer {
                 Ok(_) => tracing::debug!("answered"),
                 Err(failure) => tracing::warn!(%failure, "failed"),
@@ -284,6 +295,32 @@ impl Tasks {
             tell(&session, Inner::Input(Input::Woke));
         }))
     }
+}
+
+/// Bytes that a picture may have.
+const MAX_PICTURE: usize = 20 << 20;
+
+/// The pictures that a request shows.
+async fn pictures(
+    kept: &dyn Artifacts,
+    session: SessionId,
+    messages: &Segments,
+) -> Result<BTreeMap<String, Bytes>, Failure> {
+    let mut pictures = BTreeMap::new();
+    for image in messages.images() {
+        let handle = &image.artifact.handle;
+        if pictures.contains_key(handle) {
+            continue;
+        }
+        let gone = |error: &dyn std::fmt::Display| {
+            let message = format!("the picture {handle} of this conversation cannot be read: {error}");
+            Failure::new(FailureClass::InvalidRequest, message)
+        };
+        let name = ArtifactName::of_handle(session, handle).ok_or_else(|| gone(&"it is no artifact"))?;
+        let read = kept.read(name, 0, MAX_PICTURE).await.map_err(|error| gone(&error))?;
+        pictures.insert(handle.clone(), read.bytes);
+    }
+    Ok(pictures)
 }
 
 /// Waits until a link of the chain is free.

@@ -40,6 +40,7 @@ impl CoreLoop {
         let submitted = Input::Submitted {
             run: RunId::from_bits(1 << 100),
             input: "Tick.".into(),
+            images: Arc::default(),
             history: Arc::default(),
             spec: Arc::new(spec),
             key: None,

@@ -1,15 +1,14 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 
 use crate::{
     model::{
         Access, Answer, AssistantMessage, CallEnd, CallStatus, EffectClass, Failure, Finish, Message,
-        ToolCall, ToolSpec, Usage,
+        ModelTraits, ToolCall, ToolSpec, Usage,
     },
-    port::{BadArguments, Deltas, Encoder, Intent, Invocation, ModelRequest, Provider, Tool},
+    port::{BadArguments, Deltas, Encoder, Head, Intent, Invocation, ModelRequest, Provider, Segments, Tool},
 };
 
 /// What a scripted model says: a function of the view, whose messages are JSON objects as [`PlainEncoder`] writes them.
@@ -39,7 +38,7 @@ impl fmt::Debug for ScriptedProvider {
 }
 
 impl Provider for ScriptedProvider {
-    fn encoder(&self) -> Arc<dyn Encoder> {
+    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
         // One for all, so that views stay encoded from call to call.
         static ENCODER: std::sync::OnceLock<Arc<PlainEncoder>> = std::sync::OnceLock::new();
         let encoder: &Arc<PlainEncoder> = ENCODER.get_or_init(Arc::default);
@@ -63,38 +62,47 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Writes messages as `{"role", "text" | "calls" | "call" and "content"}`.
+/// Writes messages as `{"role", "text" | "calls" | "call" and "content", "images"?}`.
 #[derive(Debug, Default)]
 pub struct PlainEncoder;
 
 impl PlainEncoder {
     /// The messages of a request, the system prompt first.
     pub fn decode(request: &ModelRequest) -> Vec<Value> {
-        let mut bytes = request.head.to_vec();
-        request.messages.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        let mut bytes = request.head.bytes.to_vec();
+        let messages = request.messages.clone().assemble(&[], &BTreeMap::new());
+        messages.iter().for_each(|piece| bytes.extend_from_slice(piece));
         bytes.push(b']');
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }
 
 impl Encoder for PlainEncoder {
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Bytes {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        format!("[{}", json!({"role": "system", "text": system, "tools": names})).into()
+        let bytes = format!("[{}", json!({"role": "system", "text": system, "tools": names})).into();
+        Head { bytes, names: Arc::default() }
     }
 
-    fn message(&self, message: &Message) -> Bytes {
-        let value = match message {
-            Message::System(text) => json!({"role": "system", "text": **text}),
-            Message::User(text) => json!({"role": "user", "text": **text}),
-            Message::Assistant(said) => {
-                json!({"role": "assistant", "text": said.text, "calls": said.calls})
+    fn messages(&self, messages: &[Message], to: &mut Segments) {
+        for message in messages {
+            let mut value = match message {
+                Message::System(text) => json!({"role": "system", "text": **text}),
+                Message::User(content) => json!({"role": "user", "text": *content.whole()}),
+                Message::Assistant(said) => {
+                    json!({"role": "assistant", "text": said.text, "calls": said.calls})
+                }
+                Message::Tool { call, name, content } => {
+                    json!({"role": "tool", "call": **call, "name": **name, "content": *content.whole()})
+                }
+            };
+            if let Message::User(content) | Message::Tool { content, .. } = message
+                && !content.images.is_empty()
+            {
+                value["images"] = content.images.iter().map(|image| image.artifact.handle.as_str()).collect();
             }
-            Message::Tool { call, name, content } => {
-                json!({"role": "tool", "call": **call, "name": **name, "content": **content})
-            }
-        };
-        format!(",{value}").into()
+            to.push(format!(",{value}"));
+        }
     }
 }
 

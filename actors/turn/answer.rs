@@ -43,6 +43,7 @@ impl Draft {
             view: self.turn.last,
             request: self.turn.history.hash(),
             max_tokens: estimate.max_tokens,
+            prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,
             incarnation: self.turn.incarnation,
         };

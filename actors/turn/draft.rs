@@ -65,13 +65,14 @@ impl Draft {
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
             // Said again, because the session died before it could answer.
             Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
-            Input::Submitted { run, input, history, spec, key } => {
+            Input::Submitted { run, input, images, history, spec, key } => {
                 if let Some(key) = key {
                     self.decision.key = Some((Arc::clone(key), *run));
                 }
                 self.push(Body::RunAccepted(Box::new(RunAccepted {
                     run: *run,
                     input: Arc::clone(input),
+                    images: Arc::clone(images),
                     history: Arc::clone(history),
                     spec: Arc::clone(spec),
                 })));

@@ -10,7 +10,7 @@ use crate::{
     },
     policy::{Billing, billing, fit_name},
     turn::{
-        Head, Turn,
+        Head, Prefix, Turn,
         history::CallResult,
         run::{Acting, Asked, Asking, Call, CallState, Flaws, Pause, Phase, Queued, Run, Step},
         steer::fenced,
@@ -44,6 +44,8 @@ impl Turn {
                 let started = Arc::new(ModelStarted::clone(started));
                 if let Phase::Running(run) = &mut self.phase {
                     run.end_pause(now);
+                    let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
+                    self.prefix = Some(Prefix { model, spec });
                 }
                 if let Some(asking) = self.asked(started.call) {
                     asking.since.get_or_insert(record.active_ms);

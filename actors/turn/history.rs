@@ -7,7 +7,12 @@ use std::sync::Arc;
 
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
 
-use crate::model::{AssistantMessage, CallEnd, Ended, Hash, Hasher, Message, Past, PastStep};
+use crate::model::{
+    AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep,
+};
+
+/// What a picture is taken to be, in bytes of text: vendors count 1,000 to 2,000 tokens.
+const IMAGE_BYTES: usize = 6_000;
 
 /// A conversation; cheap to clone.
 #[derive(Debug, Clone)]
@@ -20,7 +25,7 @@ pub(crate) struct History {
 /// What a user said, what was done about it, and how it ended (absent while a run is at it).
 #[derive(Debug, Clone)]
 struct Round {
-    user: Arc<str>,
+    user: Content,
     /// What stands behind it.
     note: Note,
     steps: Vector<Arc<Step>>,
@@ -73,9 +78,11 @@ impl Default for History {
 
 impl History {
     /// Begins a round. The one before has ended: the caller sees to it.
-    pub(crate) fn begin(&mut self, user: Arc<str>) {
+    pub(crate) fn begin(&mut self, user: impl Into<Content>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
-        self.count(&[b"user", user.as_bytes()]);
+        let user = user.into();
+        self.count(&[b"user", user.text.as_bytes()]);
+        self.count_images(&user.images);
         self.rounds.push_back(Round { user, note: Note::default(), steps: Vector::new(), end: None });
     }
 
@@ -91,7 +98,7 @@ impl History {
                 });
                 let asked = calls.iter().map(|call| call.call.clone()).collect();
                 let answer =
-                    AssistantMessage { text: text.clone(), reasoning: reasoning.clone(), calls: asked };
+                    AssistantMessage { text: text.clone(), reasoning: reasoning.clone(), calls: asked, opaque: None };
                 self.step(Arc::new(answer), results.collect());
             }
             self.answer(&round.answer);
@@ -104,6 +111,7 @@ impl History {
         self.count_answer(&answer);
         for result in &results {
             self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
+            self.count_images(&result.end.images);
         }
         if let Some(round) = self.rounds.back_mut() {
             round.steps.push_back(Arc::new(Step { answer, results, note: Note::default() }));
@@ -159,7 +167,7 @@ impl History {
         let mut at = from;
         for round in behind(&self.rounds, from.round) {
             if at.part == 0 {
-                messages.push(Message::User(round.note.behind(&round.user)));
+                messages.push(Message::User(round.note.behind(round.user.clone())));
                 at.part = 1;
             }
             for step in behind(&round.steps, at.part - 1) {
@@ -183,12 +191,25 @@ impl History {
         self.hash = hasher.finish();
     }
 
+    fn count_images(&mut self, images: &[Image]) {
+        for image in images {
+            self.count(&[b"image", image.artifact.handle.as_bytes()]);
+            self.bytes += IMAGE_BYTES;
+        }
+    }
+
     fn count_answer(&mut self, message: &AssistantMessage) {
         let mut parts: Vec<&[u8]> = vec![b"assistant", message.text.as_bytes(), message.reasoning.as_bytes()];
         for call in &message.calls {
             parts.extend([call.id.as_bytes(), call.name.as_bytes(), call.arguments.as_bytes()]);
         }
         self.count(&parts);
+        if let Some(opaque) = &message.opaque {
+            let parts: Vec<String> = opaque.parts.iter().map(ToString::to_string).collect();
+            let mut parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+            parts.insert(0, b"opaque");
+            self.count(&parts);
+        }
     }
 }
 
@@ -203,11 +224,11 @@ impl Step {
         to.push(Message::Assistant(Arc::clone(&self.answer)));
         let last = self.results.len();
         to.extend((1..).zip(&self.results).map(|(n, result)| {
-            let content: Arc<str> = result.end.content.as_str().into();
+            let content = Content::new(result.end.content.as_str(), result.end.images.as_slice());
             Message::Tool {
                 call: Arc::clone(&result.id),
                 name: Arc::clone(&result.tool),
-                content: if n == last { self.note.behind(&content) } else { content },
+                content: if n == last { self.note.behind(content) } else { content },
             }
         }));
     }
@@ -219,8 +240,8 @@ impl Note {
         self.0 = Some(format!("{before}{text}").into());
     }
 
-    /// `text` with the note behind it.
-    fn behind(&self, text: &Arc<str>) -> Arc<str> {
-        self.0.as_ref().map_or_else(|| Arc::clone(text), |note| format!("{text}{note}").into())
+    /// `content` with the note behind it.
+    fn behind(&self, content: Content) -> Content {
+        Content { note: self.0.clone(), ..content }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Incarnation, ModelRef, ModelStarted,
+        Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Image, Incarnation, ModelRef, ModelStarted,
         NoAllowance, Past, RunId, RunSpec, StopReason, Timestamp,
     },
     port::Intent,
@@ -16,7 +16,14 @@ pub(crate) enum Input {
     /// It was taken up again; always the first input after a replay.
     Revived { incarnation: Incarnation, boot: BootId },
     /// A run is submitted.
-    Submitted { run: RunId, input: Arc<str>, history: Arc<Past>, spec: Arc<RunSpec>, key: Option<Arc<str>> },
+    Submitted {
+        run: RunId,
+        input: Arc<str>,
+        images: Arc<[Image]>,
+        history: Arc<Past>,
+        spec: Arc<RunSpec>,
+        key: Option<Arc<str>>,
+    },
     /// A lease that was wanted is there.
     Leased { call: CallId, attempt: Attempt, model: ModelRef },
     /// No lease will come: every link of the chain is out of the question.

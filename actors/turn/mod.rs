@@ -28,8 +28,8 @@ pub(crate) use repair::repair;
 
 use crate::{
     model::{
-        CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, Record, RunId, RunSpec, Seq,
-        SessionId,
+        CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange, Record, RunId,
+        RunSpec, Seq, SessionId,
     },
     turn::{
         history::History,
@@ -51,7 +51,16 @@ pub(crate) struct Turn {
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
     steering: steer::Steering,
+    /// What the last request began with.
+    prefix: Option<Prefix>,
     phase: Phase,
+}
+
+/// What decides how a request begins.
+#[derive(Debug, Clone)]
+struct Prefix {
+    model: ModelRef,
+    spec: Arc<RunSpec>,
 }
 
 /// What does not change in a session's life.
@@ -75,6 +84,7 @@ impl Turn {
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),
+            prefix: None,
             phase: Phase::Idle,
         }
     }
@@ -135,6 +145,24 @@ impl Turn {
     /// Renders the messages of the view from `from` on. Their roles alternate as every provider demands.
     pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
         self.history.render(from)
+    }
+
+    /// Why a request to `model` would not begin as the last one did; `None` if it would.
+    pub(crate) fn prefix_change(&self, model: &ModelRef) -> Option<PrefixChange> {
+        let Some(last) = &self.prefix else { return Some(PrefixChange::First) };
+        let (_, spec) = self.current()?;
+        let thinking = |spec: &RunSpec| spec.thinking.and_then(|level| spec.traits_of(model).thinking(level));
+        if last.model != *model {
+            Some(PrefixChange::Model)
+        } else if Arc::ptr_eq(&last.spec, spec) {
+            None
+        } else if last.spec.system != spec.system {
+            Some(PrefixChange::System)
+        } else if last.spec.tools != spec.tools {
+            Some(PrefixChange::Tools)
+        } else {
+            (thinking(&last.spec) != thinking(spec)).then_some(PrefixChange::Thinking)
+        }
     }
 
     /// The model call under way, if its start is durable.

@@ -29,9 +29,9 @@ pub(crate) fn repair(messages: &[Message]) -> Repaired {
     for message in messages {
         match message {
             Message::System(text) => repair.system(text),
-            Message::User(text) => repair.user(text),
+            Message::User(content) => repair.user(&content.whole()),
             Message::Assistant(message) => repair.assistant(message),
-            Message::Tool { call, content, .. } => repair.result(call, content),
+            Message::Tool { call, content, .. } => repair.result(call, &content.whole()),
         }
     }
     repair.finish()
@@ -103,7 +103,9 @@ impl Repair {
         let Some(mut open) = self.open.take() else { return };
         open.step(&mut self.ids);
         let answer = match open.said {
-            Some(Said { text, reasoning, .. }) => AssistantMessage { text, reasoning, calls: Vec::new() },
+            Some(Said { text, reasoning, .. }) => {
+                AssistantMessage { text, reasoning, ..AssistantMessage::default() }
+            }
             None => AssistantMessage { text: NO_ANSWER.into(), ..AssistantMessage::default() },
         };
         let (user, steps, answer) = (open.user.into(), open.steps, Arc::new(answer));
@@ -163,7 +165,7 @@ mod tests {
     fn said(text: &str, ids: &[&str]) -> Message {
         let call = |id: &&str| ToolCall { id: (*id).into(), name: "look".into(), arguments: "{}".into() };
         let calls = ids.iter().map(call).collect();
-        Message::Assistant(Arc::new(AssistantMessage { text: text.into(), reasoning: String::new(), calls }))
+        Message::Assistant(Arc::new(AssistantMessage { text: text.into(), calls, ..AssistantMessage::default() }))
     }
 
     fn result(id: &str, content: &str) -> Message {
@@ -176,13 +178,13 @@ mod tests {
         history.recall(past);
         let line = |message: &Message| match message {
             Message::System(text) => format!("s {text}"),
-            Message::User(text) => format!("u {text}"),
+            Message::User(content) => format!("u {}", content.text),
             Message::Assistant(said) if said.calls.is_empty() => format!("a {}", said.text),
             Message::Assistant(said) => {
                 let ids: Vec<_> = said.calls.iter().map(|call| call.id.as_str()).collect();
                 format!("c {} [{}]", said.text, ids.join(" "))
             }
-            Message::Tool { call, content, .. } => format!("t {call} {content}"),
+            Message::Tool { call, content, .. } => format!("t {call} {}", content.text),
         };
         let mut lines: Vec<_> = history.render(crate::turn::Cursor::default()).0.iter().map(line).collect();
         lines.extend(past.unanswered.iter().map(|text| format!("u {text}")));

@@ -271,7 +271,7 @@ fn rendered(past: &Past) -> Vec<Message> {
     let mut history = History::default();
     history.recall(past);
     let mut messages = history.render(Cursor::default()).0;
-    messages.extend(past.unanswered.iter().map(|text| Message::User(Arc::clone(text))));
+    messages.extend(past.unanswered.iter().map(|text| Message::User(Arc::clone(text).into())));
     messages
 }
 

@@ -80,7 +80,7 @@ impl Driver {
         };
         let input = format!("task {n}").as_str().into();
         let (spec, history) = (Arc::new(spec), Arc::new(history));
-        let submitted = Input::Submitted { run: run(n), input, history, spec, key: None };
+        let submitted = Input::Submitted { run: run(n), input, images: Arc::default(), history, spec, key: None };
         match self.turn.draft(self.now).refuses(&submitted) {
             true => Vec::new(),
             false => self.feed(&submitted),
@@ -182,7 +182,7 @@ impl Driver {
     pub(super) fn contents(&self) -> Vec<String> {
         let (messages, _) = self.turn.render(Cursor::default());
         let content = |message: Message| match message {
-            Message::Tool { content, .. } => Some(content.to_string()),
+            Message::Tool { content, .. } => Some(content.whole().to_string()),
             Message::System(_) | Message::User(_) | Message::Assistant(_) => None,
         };
         messages.into_iter().filter_map(content).collect()

@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::model::Image;
+
+/// Pieces are joined up to this size, so that a request has few: a client hands only so many to the system at once.
+const PIECE: usize = 64 << 10;
+/// Places for cache markers that are remembered, from the end.
+const MARKS: usize = 4;
+
+/// Encoded messages in order, in few pieces, with holes for pictures: their bytes are no part of a view.
+#[derive(Debug, Clone, Default)]
+pub struct Segments {
+    pieces: Vec<Piece>,
+    /// Bytes so far, pictures not counted.
+    len: usize,
+    /// Where a cache marker may be put, as places in the bytes; the last few.
+    marks: Vec<usize>,
+    /// See [`Segments::is_foreign`].
+    foreign: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Piece {
+    Bytes(Bytes),
+    Image(Image),
+}
+
+impl Segments {
+    /// Adds bytes and joins them with those before that are not much longer: the lengths of what is not full go down by
+    /// half each, so there are few pieces, and a byte is seldom copied again.
+    pub fn push(&mut self, bytes: impl Into<Bytes>) {
+        let mut bytes: Bytes = bytes.into();
+        self.len += bytes.len();
+        while let Some(Piece::Bytes(last)) = self.pieces.last()
+            && last.len() < 2 * bytes.len()
+            && last.len() + bytes.len() <= PIECE
+        {
+            let mut joined = BytesMut::with_capacity(last.len() + bytes.len());
+            joined.extend_from_slice(last);
+            joined.extend_from_slice(&bytes);
+            self.pieces.pop();
+            bytes = joined.freeze();
+        }
+        if !bytes.is_empty() {
+            self.pieces.push(Piece::Bytes(bytes));
+        }
+    }
+
+    /// Leaves a hole where the picture's bytes will stand, in Base64.
+    pub fn push_image(&mut self, image: Image) {
+        self.pieces.push(Piece::Image(image));
+    }
+
+    /// Says that a cache marker may be put here.
+    pub fn mark(&mut self) {
+        if self.marks.len() == MARKS {
+            self.marks.remove(0);
+        }
+        self.marks.push(self.len);
+    }
+
+    /// Where a cache marker may be put, as places in the bytes, in order; the last four at most.
+    pub fn marks(&self) -> &[usize] {
+        &self.marks
+    }
+
+    /// Bytes so far, pictures not counted.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Says whether the last answer that asked for calls lacks opaque state that its maker would want to see.
+    pub fn set_foreign(&mut self, foreign: bool) {
+        self.foreign = foreign;
+    }
+
+    /// Whether the calls at the end of the view were asked for by somebody whose state the asked model cannot read.
+    pub const fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
+    /// The pictures in it.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Image(image) => Some(image),
+            Piece::Bytes(_) => None,
+        })
+    }
+
+    /// What lies before a place in the bytes; marks from there on are forgotten.
+    #[must_use]
+    pub fn until(&self, place: usize) -> Self {
+        let mut until =
+            Self { marks: self.marks.iter().copied().filter(|mark| *mark < place).collect(), ..Self::default() };
+        for piece in &self.pieces {
+            let room = place - until.len;
+            match piece {
+                Piece::Bytes(bytes) if room > 0 => {
+                    let bytes = bytes.slice(..bytes.len().min(room));
+                    until.len += bytes.len();
+                    until.pieces.push(Piece::Bytes(bytes));
+                }
+                Piece::Image(_) if room > 0 => until.pieces.push(piece.clone()),
+                Piece::Bytes(_) | Piece::Image(_) => break,
+            }
+        }
+        until
+    }
+
+    /// The whole: `inserts` put at their places in the bytes, which ascend, and `pictures` (Base64, by handle) put into
+    /// the holes. A picture that is not there leaves its hole empty.
+    pub fn assemble(self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
+        let mut whole = Vec::with_capacity(self.pieces.len() + 2 * inserts.len());
+        let mut inserts = inserts.iter().peekable();
+        let mut at = 0;
+        for piece in self.pieces {
+            match piece {
+                Piece::Image(image) => whole.extend(pictures.get(&image.artifact.handle).cloned()),
+                Piece::Bytes(mut bytes) => {
+                    while let Some((place, insert)) = inserts.next_if(|(place, _)| *place <= at + bytes.len()) {
+                        let before = bytes.split_to(place - at);
+                        at += before.len();
+                        whole.extend([before, insert.clone()]);
+                    }
+                    at += bytes.len();
+                    whole.push(bytes);
+                }
+            }
+        }
+        whole.retain(|bytes| !bytes.is_empty());
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Artifact, ImageFormat};
+
+    fn whole(segments: &Segments, inserts: &[(usize, &'static str)]) -> String {
+        let inserts: Vec<_> = inserts.iter().map(|(at, text)| (*at, Bytes::from_static(text.as_bytes()))).collect();
+        let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"<picture>"))]);
+        String::from_utf8(segments.clone().assemble(&inserts, &pictures).concat()).unwrap()
+    }
+
+    fn picture() -> Image {
+        Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9 } }
+    }
+
+    #[test]
+    fn pieces_are_few_and_in_order() {
+        let mut segments = Segments::default();
+        let mut all = String::new();
+        for n in 0..5_000_u32 {
+            let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
+            all.push_str(&message);
+            segments.push(message);
+            let small = |piece: &&Piece| matches!(piece, Piece::Bytes(bytes) if bytes.len() < PIECE / 2);
+            let small = segments.pieces.iter().filter(small).count();
+            assert!(small <= 20, "{small} small pieces after {n} messages");
+        }
+        assert_eq!((whole(&segments, &[]), segments.len()), (all, segments.len));
+        let long = Bytes::from(vec![b'x'; PIECE + 1]);
+        segments.push(long.clone());
+        assert!(matches!(segments.pieces.last(), Some(Piece::Bytes(last)) if *last == long));
+    }
+
+    #[test]
+    fn inserts_and_pictures_stand_at_their_places() {
+        let mut segments = Segments::default();
+        segments.push("ab");
+        segments.mark();
+        segments.push_image(picture());
+        segments.push("cd");
+        segments.mark();
+        segments.push("e");
+        assert_eq!(segments.marks(), [2, 4]);
+        assert_eq!(whole(&segments, &[]), "ab<picture>cde");
+        assert_eq!(whole(&segments, &[(2, "!"), (4, "?")]), "ab!<picture>cd?e");
+        assert_eq!(whole(&segments, &[(0, "!"), (5, "?")]), "!ab<picture>cde?");
+        assert_eq!(segments.images().count(), 1);
+    }
+
+    #[test]
+    fn a_beginning_is_what_lies_before_a_place() {
+        let mut segments = Segments::default();
+        segments.push("ab");
+        segments.mark();
+        segments.push_image(picture());
+        segments.push("cd");
+        segments.mark();
+        for (place, expect, marks) in
+            [(0, "", 0), (1, "a", 0), (2, "ab", 0), (3, "ab<picture>c", 1), (4, "ab<picture>cd", 1)]
+        {
+            let until = segments.until(place);
+            assert_eq!((whole(&until, &[]), until.marks().len()), (expect.into(), marks), "{place}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_marks_are_kept() {
+        let mut segments = Segments::default();
+        for _ in 0..9 {
+            segments.push("x");
+            segments.mark();
+        }
+        assert_eq!(segments.marks(), [6, 7, 8, 9]);
+    }
+}

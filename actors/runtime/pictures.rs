@@ -1,0 +1,82 @@
+//! Pictures that come with a task: kept before it is accepted, and named by it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    model::{Artifact, CallId, Image, ImageFormat, RunId, SessionId},
+    port::{ArtifactName, Artifacts},
+    runtime::RunError,
+};
+
+/// Bytes that a picture may have: no vendor takes more.
+const MAX_BYTES: usize = 20 << 20;
+/// Pictures that may come with one task.
+const MAX_PICTURES: usize = 20;
+
+/// What the run's record says of them.
+pub(super) fn described(run: RunId, pictures: &[Bytes]) -> Result<Arc<[Image]>, RunError> {
+    if pictures.len() > MAX_PICTURES {
+        return Err(invalid(format!("are {}; at most {MAX_PICTURES} can come with a task", pictures.len())));
+    }
+    (0..).zip(pictures).map(|(n, bytes)| described_one(run, n, bytes)).collect()
+}
+
+fn described_one(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
+    let number = n + 1;
+    if bytes.len() > MAX_BYTES {
+        let size = bytes.len();
+        return Err(invalid(format!("picture {number} has {size} bytes; scale it down to at most {MAX_BYTES}")));
+    }
+    let format = ImageFormat::of_bytes(bytes)
+        .ok_or_else(|| invalid(format!("picture {number} is neither PNG, JPEG, GIF nor WebP; convert it")))?;
+    let handle = name(SessionId::from_bits(0), run, n).handle();
+    Ok(Image { format, artifact: Artifact { handle, bytes: bytes.len() as u64 } })
+}
+
+/// Keeps them; durable when it resolves.
+pub(super) async fn keep(
+    artifacts: &dyn Artifacts,
+    (session, run): (SessionId, RunId),
+    pictures: &[Bytes],
+) -> Result<(), RunError> {
+    for (n, bytes) in (0..).zip(pictures) {
+        let kept = async {
+            let mut keeper = artifacts.begin(name(session, run, n)).await?;
+            keeper.write(bytes.clone()).await?;
+            keeper.finish().await
+        };
+        kept.await.map_err(|error| invalid(format!("cannot be kept: {error}")))?;
+    }
+    Ok(())
+}
+
+/// No call has iteration 0.
+fn name(session: SessionId, run: RunId, n: u32) -> ArtifactName {
+    ArtifactName { session, call: CallId { run, iteration: 0, n }, attempt: 0 }
+}
+
+fn invalid(error: String) -> RunError {
+    RunError::Invalid { field: "images", error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_picture_is_refused() {
+        let check = |pictures: &[&'static [u8]], expect: &str| {
+            let pictures: Vec<Bytes> = pictures.iter().map(|bytes| Bytes::from_static(bytes)).collect();
+            let error = described(RunId::from_bits(7), &pictures).unwrap_err().to_string();
+            assert_eq!(error, expect);
+        };
+        check(&[b"GIF89a", b"%PDF"], "images: picture 2 is neither PNG, JPEG, GIF nor WebP; convert it");
+        check(&[b"GIF89a"; 21], "images: are 21; at most 20 can come with a task");
+        let large: &'static [u8] = vec![0; MAX_BYTES + 1].leak();
+        let size = large.len();
+        let expect = format!("images: picture 1 has {size} bytes; scale it down to at most {MAX_BYTES}");
+        check(&[large], &expect);
+    }
+}
