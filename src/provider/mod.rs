@@ -2,6 +2,7 @@
 
 pub mod chat_completions;
 mod excerpt;
+pub mod failure;
 mod headers;
 mod http;
 mod pieces;

@@ -36,6 +36,15 @@ impl Loose<'_> {
         }
     }
 
+    /// As JSON.
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Nothing => Value::Null,
+            Self::Text(text) => Value::String(text.into_owned()),
+            Self::Other(value) => value,
+        }
+    }
+
     /// A count: a number that is not negative, also if it is written as text.
     pub(super) fn count(&self) -> Option<u64> {
         match self {

@@ -3,9 +3,10 @@ use hermod_actors::{
     port::Deltas,
 };
 
-use super::{chunk::Chunk, draft::Draft, failure::failure_in_body};
+use super::{chunk::Chunk, draft::Draft};
 use crate::provider::{
     excerpt::excerpt,
+    failure::failure_in_body,
     sse,
     wire::{Decoder, Progress},
 };

@@ -7,10 +7,9 @@ use serde_json::Value;
 use super::{
     calls::{Calls, MAX_CALLS, TooMany},
     chunk::{Choice, Chunk, Delta, Loose, UsageFields},
-    failure::failure_in_stream,
     think::{Piece, Splitter},
 };
-use crate::provider::wire::Progress;
+use crate::provider::{failure::failure_in_stream, wire::Progress};
 
 /// Bytes that one answer may have.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
@@ -65,7 +64,7 @@ impl Draft {
     /// Takes the next chunk.
     pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
         if chunk.error != Loose::Nothing {
-            return Err(failure_in_stream(chunk.error));
+            return Err(failure_in_stream(&chunk.error.into_value()));
         }
         let before = (self.size, self.finish);
         if let Some(usage) = chunk.usage.0 {

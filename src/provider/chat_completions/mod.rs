@@ -5,8 +5,6 @@ mod chunk;
 mod decode;
 mod draft;
 mod encode;
-mod failure;
-mod signs;
 #[cfg(test)]
 mod tests;
 mod think;
@@ -22,9 +20,11 @@ use http::{HeaderMap, HeaderName, header};
 
 pub use decode::ChatDecoder;
 pub use encode::{ChatEncoder, MaxTokens};
-pub use failure::failure_of;
 
-use super::wire::{Decoder, WireFormat};
+use super::{
+    failure::failure_of,
+    wire::{Decoder, WireFormat},
+};
 
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,10 +2,7 @@ use hermod_actors::model::{Deadline, Failure, FailureClass};
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::{
-    chunk::Loose,
-    signs::{CONTENT, CONTEXT, NO_MODEL, QUOTA, window_in},
-};
+use super::signs::{CONTENT, CONTEXT, NO_MODEL, QUOTA, window_in};
 use crate::provider::{
     excerpt::excerpt,
     headers::{ComeBack, come_back},
@@ -32,19 +29,14 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     told(class, &format!("HTTP {status}: "), text.as_bytes())
 }
 
-/// What an `error` field means that came under status 200.
-pub(super) fn failure_in_stream(error: Loose<'_>) -> Failure {
-    let error = match error {
-        Loose::Nothing => Value::Null,
-        Loose::Text(text) => Value::String(text.into_owned()),
-        Loose::Other(value) => value,
-    };
-    let error = VendorError::of_error(&error);
-    error.told_under_200()
+/// What an error means that came under status 200: the value of an `error` field, or an event of type `error` as a whole.
+pub fn failure_in_stream(error: &Value) -> Failure {
+    let inner = error.get("error").filter(|inner| !inner.is_null());
+    VendorError::of_error(inner.unwrap_or(error)).told_under_200()
 }
 
 /// What a JSON document means that came under status 200 and is no answer; `None` if it tells of no error.
-pub(super) fn failure_in_body(body: &[u8]) -> Option<Failure> {
+pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
     let error = VendorError::of_body(&serde_json::from_slice(body).ok()?)?;
     Some(error.told_under_200())
 }
