@@ -9,7 +9,7 @@ use hermod_actors::{Defaults, Runtime, model::ModelRef, port::Tool};
 use crate::{
     config::Config,
     daemon::{self, Parts, StartError},
-    provider::{Deadlines, HttpProvider, ProviderConfig},
+    provider::{Cache, Deadlines, HttpProvider, ProviderConfig},
     secret::Secret,
     store::redb::Durability,
 };
@@ -45,6 +45,7 @@ impl Builder {
             base_url: base_url.to_owned(),
             wire: "chat_completions".into(),
             credential: key,
+            cache: Cache::default(),
             deadlines: Deadlines::default(),
         };
         self.models.push((model, config));

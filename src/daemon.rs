@@ -306,6 +306,8 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
             retry: retry(&config.retry),
         },
         system: None,
+        traits: Vec::new(),
+        thinking: None,
         script,
     }
 }

@@ -7,7 +7,7 @@ use hermod_actors::model::ModelRef;
 
 use crate::{
     config::{Config, OLLAMA, ProviderDefaults, ProviderSection, VENDORS, Vendor},
-    provider::{ProviderConfig, WIRES},
+    provider::{Cache, ProviderConfig, WIRES},
     secret::{Missing, Reference},
 };
 
@@ -267,6 +267,7 @@ impl Found {
             wire: self.wire.to_owned(),
             credential: credential
                 .map_err(|missing| NoModel::Credential { name: self.name.to_string(), missing })?,
+            cache: Cache::default(),
             deadlines: self.limits.deadlines(),
         })
     }

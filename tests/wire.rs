@@ -9,12 +9,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use hermod::provider::{Decoder as _, WIRES, chat_completions::ChatDecoder};
+use hermod::provider::{Decoder, Dialect, WIRES, WireFormat};
 use hermod_actors::{
-    model::{Answer, Failure, FailureClass},
+    model::{Answer, Failure, FailureClass, Origin},
     port::Deltas,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -38,8 +39,17 @@ impl Deltas for Nobody {
     fn reasoning(&self, _: &str) {}
 }
 
+fn decoder() -> Box<dyn Decoder> {
+    let origin = Origin { provider: "p".into(), wire: "w".into(), model: "m".into() };
+    wire().decoder(Arc::new(origin))
+}
+
+fn wire() -> Box<dyn WireFormat> {
+    (WIRES.iter().find(|wire| wire.name == "chat_completions").unwrap().make)(&Dialect::default())
+}
+
 fn decode(body: &[u8]) -> Result<Answer, Failure> {
-    let mut decoder = Box::new(ChatDecoder::new());
+    let mut decoder = decoder();
     decoder.push(body, &Nobody)?;
     decoder.finish(&Nobody)
 }
@@ -48,8 +58,7 @@ fn outcome(case: &Case) -> Result<Answer, Failure> {
     if case.status == 200 {
         return decode(&case.body);
     }
-    let wire = (WIRES.iter().find(|wire| wire.name == "chat_completions").unwrap().make)("example.com");
-    Err(wire.failure(case.status, &case.headers, &case.body))
+    Err(wire().failure(case.status, &case.headers, &case.body))
 }
 
 #[test]
@@ -89,7 +98,7 @@ fn a_cut_between_chunks_changes_nothing() {
         for_each_cut(&case.body, |at, begin| {
             let cut = begin.and_then(|mut begin| {
                 begin.push(&case.body[at..], &Nobody)?;
-                Box::new(begin).finish(&Nobody)
+                begin.finish(&Nobody)
             });
             assert_eq!(cut, whole, "{} cut at {at}", case.name);
         });
@@ -101,7 +110,7 @@ fn a_truncated_stream_never_asks_for_other_calls() {
     for case in cases().unwrap_or_default().iter().filter(|case| case.status == 200) {
         let whole = decode(&case.body);
         for_each_cut(&case.body, |at, begin| {
-            let Ok(answer) = begin.and_then(|begin| Box::new(begin).finish(&Nobody)) else { return };
+            let Ok(answer) = begin.and_then(|begin| begin.finish(&Nobody)) else { return };
             let calls = whole.as_ref().map(|whole| &whole.message.calls);
             assert!(
                 answer.message.calls.is_empty() || calls == Ok(&answer.message.calls),
@@ -117,17 +126,17 @@ fn a_truncated_stream_never_asks_for_other_calls() {
 }
 
 /// Gives, for places spread over the body, the decoder that has read up to there, or why it gave up before.
-fn for_each_cut(body: &[u8], mut check: impl FnMut(usize, Result<ChatDecoder, Failure>)) {
+fn for_each_cut(body: &[u8], mut check: impl FnMut(usize, Result<Box<dyn Decoder>, Failure>)) {
     let step = (body.len() / CUTS).max(1);
     // Uneven, so that no pattern of the stream is followed.
     let places =
         (0..body.len()).step_by(step).enumerate().map(|(n, at)| (at + n * 61 % step).min(body.len()));
-    let mut decoder = Ok(ChatDecoder::new());
+    let mut decoder = Ok(decoder());
     let mut from = 0;
     for at in places {
         decoder = decoder.and_then(|mut decoder| decoder.push(&body[from..at], &Nobody).map(|_| decoder));
         from = at;
-        check(at, decoder.clone());
+        check(at, decoder.as_ref().map(|decoder| decoder.fork()).map_err(Clone::clone));
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a helper of a test may fail as the test may
 
 use std::{
+    collections::BTreeMap,
     io,
     sync::{Arc, Mutex},
     time::Duration,
@@ -9,11 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use hermod::{
-    provider::{ConfigError, Deadlines, HttpProvider, ProviderConfig},
+    provider::{Cache, ConfigError, Deadlines, HttpProvider, ProviderConfig},
     secret::Secret,
 };
 use hermod_actors::{
-    model::{Answer, CallId, Deadline, Failure, FailureClass, Message, RunId},
+    model::{Answer, CallId, Deadline, Failure, FailureClass, Message, ModelTraits, RunId, SessionId},
     port::{Deltas, ModelRequest, Provider as _, Segments},
 };
 use tokio::{
@@ -167,6 +168,7 @@ fn config(base_url: &str) -> ProviderConfig {
         base_url: base_url.into(),
         wire: "chat_completions".into(),
         credential: Some(Secret::new(KEY)),
+        cache: Cache::default(),
         deadlines: Deadlines::default(),
     }
 }
@@ -176,14 +178,18 @@ fn provider(server: &Server, deadlines: Deadlines) -> HttpProvider {
 }
 
 fn request(provider: &HttpProvider) -> ModelRequest {
-    let encoder = provider.encoder();
-    let pieces = ["one", "two ü"].map(|text| encoder.message(&Message::User(text.into())));
+    let encoder = provider.encoder("m", &ModelTraits::default());
+    let mut messages = Segments::default();
+    encoder.messages(&["one", "two ü"].map(|text| Message::User(text.into())), &mut messages);
     ModelRequest {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
+        session: SessionId::from_bits(1),
         model: "m".into(),
         max_tokens: 5,
+        thinking: None,
         head: encoder.head("", &[]),
-        messages: Segments { pieces: pieces.into() },
+        messages,
+        pictures: BTreeMap::new(),
     }
 }
 

@@ -44,7 +44,9 @@ impl Content {
 
     /// The text with the note behind it.
     pub fn whole(&self) -> Arc<str> {
-        self.note.as_ref().map_or_else(|| Arc::clone(&self.text), |note| format!("{}{note}", self.text).into())
+        self.note
+            .as_ref()
+            .map_or_else(|| Arc::clone(&self.text), |note| format!("{}{note}", self.text).into())
     }
 }
 

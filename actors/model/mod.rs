@@ -27,13 +27,15 @@ pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use message::{
-    Answer, AssistantMessage, Content, Finish, Flaw, Image, ImageFormat, Message, Opaque, Origin, ToolCall, Usage,
+    Answer, AssistantMessage, Content, Finish, Flaw, Image, ImageFormat, Message, Opaque, Origin, ToolCall,
+    Usage,
 };
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
-    ModelFailed, ModelStarted, PrefixChange, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+    ModelFailed, ModelStarted, PrefixChange, Record, RunAccepted, RunEnded, RunStopping, SessionOpened,
+    SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

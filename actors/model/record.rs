@@ -3,8 +3,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, Content, EffectClass, Ended, Failure, Finish,
-    Flaw, Hash, Image, Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, Content, EffectClass, Ended,
+    Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason,
+    Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.

@@ -3,7 +3,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    AccountId, Amounts, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking, Timestamp, Usage,
+    AccountId, Amounts, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking, Timestamp,
+    Usage,
 };
 
 /// One link of a chain: `provider/model`.

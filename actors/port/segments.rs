@@ -97,8 +97,10 @@ impl Segments {
     /// What lies before a place in the bytes; marks from there on are forgotten.
     #[must_use]
     pub fn until(&self, place: usize) -> Self {
-        let mut until =
-            Self { marks: self.marks.iter().copied().filter(|mark| *mark < place).collect(), ..Self::default() };
+        let mut until = Self {
+            marks: self.marks.iter().copied().filter(|mark| *mark < place).collect(),
+            ..Self::default()
+        };
         for piece in &self.pieces {
             let room = place - until.len;
             match piece {
@@ -124,7 +126,8 @@ impl Segments {
             match piece {
                 Piece::Image(image) => whole.extend(pictures.get(&image.artifact.handle).cloned()),
                 Piece::Bytes(mut bytes) => {
-                    while let Some((place, insert)) = inserts.next_if(|(place, _)| *place <= at + bytes.len()) {
+                    while let Some((place, insert)) = inserts.next_if(|(place, _)| *place <= at + bytes.len())
+                    {
                         let before = bytes.split_to(place - at);
                         at += before.len();
                         whole.extend([before, insert.clone()]);
@@ -145,7 +148,8 @@ mod tests {
     use crate::model::{Artifact, ImageFormat};
 
     fn whole(segments: &Segments, inserts: &[(usize, &'static str)]) -> String {
-        let inserts: Vec<_> = inserts.iter().map(|(at, text)| (*at, Bytes::from_static(text.as_bytes()))).collect();
+        let inserts: Vec<_> =
+            inserts.iter().map(|(at, text)| (*at, Bytes::from_static(text.as_bytes()))).collect();
         let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"<picture>"))]);
         String::from_utf8(segments.clone().assemble(&inserts, &pictures).concat()).unwrap()
     }

@@ -3,6 +3,7 @@
 mod answer;
 mod narration;
 mod orders;
+mod pictures;
 mod read;
 mod request;
 mod submit;

@@ -266,11 +266,14 @@ mod tests {
             tools: Vec::new(),
             limits: Limits::default(),
             system: None,
+            traits: Vec::new(),
+            thinking: None,
             script: None,
         };
         Body::RunAccepted(Box::new(RunAccepted {
             run: RunId::from_bits(run),
             input: "x".into(),
+            images: Arc::default(),
             history: Arc::default(),
             spec: Arc::new(spec),
         }))
@@ -284,6 +287,7 @@ mod tests {
             view: 1,
             request: Hash::of(b""),
             max_tokens: 1,
+            prefix: None,
             reserved: Amounts::default(),
             incarnation: Incarnation::default(),
         }))

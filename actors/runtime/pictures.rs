@@ -27,7 +27,9 @@ fn described_one(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
     let number = n + 1;
     if bytes.len() > MAX_BYTES {
         let size = bytes.len();
-        return Err(invalid(format!("picture {number} has {size} bytes; scale it down to at most {MAX_BYTES}")));
+        return Err(invalid(format!(
+            "picture {number} has {size} bytes; scale it down to at most {MAX_BYTES}"
+        )));
     }
     let format = ImageFormat::of_bytes(bytes)
         .ok_or_else(|| invalid(format!("picture {number} is neither PNG, JPEG, GIF nor WebP; convert it")))?;
@@ -73,7 +75,7 @@ mod tests {
             assert_eq!(error, expect);
         };
         check(&[b"GIF89a", b"%PDF"], "images: picture 2 is neither PNG, JPEG, GIF nor WebP; convert it");
-        check(&[b"GIF89a"; 21], "images: are 21; at most 20 can come with a task");
+        check(&[b"GIF89a".as_slice(); 21], "images: are 21; at most 20 can come with a task");
         let large: &'static [u8] = vec![0; MAX_BYTES + 1].leak();
         let size = large.len();
         let expect = format!("images: picture 1 has {size} bytes; scale it down to at most {MAX_BYTES}");

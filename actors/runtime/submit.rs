@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     model::{Dimension, RunId, RunSpec, SessionId},
     port::Read,
-    runtime::{RunError, RunRequest, Runtime, SessionChoice},
+    runtime::{RunError, RunRequest, Runtime, SessionChoice, pictures},
     session::{Accepted, Caller, NotAccepted, SessionMsg},
     supervisor::{NewSession, SessionsMsg},
     turn::{Input, repair},
@@ -51,7 +51,7 @@ impl Runtime {
         for _ in 0..TRIES {
             let (session, key) = place.clone();
             if let Some(run) = run {
-                pictures::keep(&*self.artifacts, (session, run), &request.images).await?;
+                pictures::keep(&*self.doors.wiring.tools.artifacts, (session, run), &request.images).await?;
             }
             let new = Arc::new(NewSession { key, prompt: Arc::clone(prompt) });
             let (submitted, permit) = (input.clone(), Arc::clone(&permit));
@@ -171,6 +171,8 @@ mod tests {
             workspace: "/w".into(),
             task: "default".into(),
             tools: Vec::new(),
+            traits: Vec::new(),
+            thinking: None,
             limits: Limits {
                 budget: Amounts { iterations: Some(90), ..Amounts::default() },
                 max_tokens: 10,

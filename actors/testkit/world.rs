@@ -35,6 +35,8 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
         tools,
         limits: Limits { max_tokens: 1_000, ..Limits::default() },
         system: None,
+        traits: Vec::new(),
+        thinking: None,
         script: None,
     }
 }

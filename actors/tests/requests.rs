@@ -126,7 +126,7 @@ async fn the_result_has_the_calls_of_this_run_with_their_results() {
     let [input, asked, returned, answer] = &result.messages[..] else { panic!("{:?}", result.messages) };
     assert_eq!((input, answer), (&user("a"), &assistant("done")));
     assert!(matches!(asked, Message::Assistant(said) if said.calls.len() == 1), "{asked:?}");
-    assert!(matches!(returned, Message::Tool { content, .. } if &**content == "content"), "{returned:?}");
+    assert!(matches!(returned, Message::Tool { content, .. } if &*content.text == "content"), "{returned:?}");
 }
 
 #[tokio::test(start_paused = true)]

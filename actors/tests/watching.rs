@@ -12,7 +12,9 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use hermod_actors::{
     RunRequest, Runtime, Watch,
-    model::{Answer, Body, CallEnd, EffectClass, Event, EventBody, Failure, FailureClass, Lifecycle},
+    model::{
+        Answer, Body, CallEnd, EffectClass, Event, EventBody, Failure, FailureClass, Lifecycle, ModelTraits,
+    },
     port::{Deltas, Encoder, Journal, ModelRequest, Provider, Tool},
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
@@ -28,7 +30,7 @@ struct Breaking {
 }
 
 impl Provider for Breaking {
-    fn encoder(&self) -> Arc<dyn Encoder> {
+    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
         Arc::<PlainEncoder>::clone(&self.encoder)
     }
 
@@ -202,7 +204,7 @@ async fn a_run_whose_session_is_given_up_is_told_to_its_watchers() {
     #[derive(Debug)]
     struct Poison;
     impl Provider for Poison {
-        fn encoder(&self) -> Arc<dyn Encoder> {
+        fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
             panic!("poisoned")
         }
         fn call<'a>(&'a self, _: ModelRequest, _: &'a dyn Deltas) -> BoxFuture<'a, Result<Answer, Failure>> {

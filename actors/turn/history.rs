@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
 
-use crate::model::{
-    AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep,
-};
+use crate::model::{AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep};
 
 /// What a picture is taken to be, in bytes of text: vendors count 1,000 to 2,000 tokens.
 const IMAGE_BYTES: usize = 6_000;
@@ -97,8 +95,12 @@ impl History {
                     end: Arc::new(CallEnd::ok(&*call.result)),
                 });
                 let asked = calls.iter().map(|call| call.call.clone()).collect();
-                let answer =
-                    AssistantMessage { text: text.clone(), reasoning: reasoning.clone(), calls: asked, opaque: None };
+                let answer = AssistantMessage {
+                    text: text.clone(),
+                    reasoning: reasoning.clone(),
+                    calls: asked,
+                    opaque: None,
+                };
                 self.step(Arc::new(answer), results.collect());
             }
             self.answer(&round.answer);

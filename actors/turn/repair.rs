@@ -165,7 +165,11 @@ mod tests {
     fn said(text: &str, ids: &[&str]) -> Message {
         let call = |id: &&str| ToolCall { id: (*id).into(), name: "look".into(), arguments: "{}".into() };
         let calls = ids.iter().map(call).collect();
-        Message::Assistant(Arc::new(AssistantMessage { text: text.into(), calls, ..AssistantMessage::default() }))
+        Message::Assistant(Arc::new(AssistantMessage {
+            text: text.into(),
+            calls,
+            ..AssistantMessage::default()
+        }))
     }
 
     fn result(id: &str, content: &str) -> Message {

@@ -147,6 +147,12 @@ impl Draft {
         let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
         let (run, input, spec) = (first.next, texts.join("\n\n").into(), Arc::clone(spec));
         let history = Arc::default();
-        self.push(Body::RunAccepted(Box::new(RunAccepted { run, input, history, spec })));
+        self.push(Body::RunAccepted(Box::new(RunAccepted {
+            run,
+            input,
+            images: Arc::default(),
+            history,
+            spec,
+        })));
     }
 }

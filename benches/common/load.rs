@@ -10,10 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use hermod::provider::{Deadlines, HttpProvider, ProviderConfig, WIRES};
+use hermod::provider::{Cache, Deadlines, Dialect, HttpProvider, ProviderConfig, WIRES};
 use hermod_actors::{
     World,
-    model::{Answer, AssistantMessage, EffectClass, Failure, Finish, ToolCall, Usage},
+    model::{Answer, AssistantMessage, EffectClass, Failure, Finish, ModelTraits, ToolCall, Usage},
     port::{Deltas, Encoder, Journal, ModelRequest, Provider},
     testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world},
 };
@@ -72,14 +72,14 @@ impl<P> Counted<P> {
     /// The body of the request that was kept, as it is sent.
     pub(crate) fn body(&self) -> Bytes {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let wire = (WIRES[0].make)("127.0.0.1");
+        let wire = (WIRES[0].make)(&Dialect::default());
         wire.body(kept.expect("a request was made")).concat().into()
     }
 }
 
 impl<P: Provider> Provider for Counted<P> {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        self.inner.encoder()
+    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+        self.inner.encoder(model, traits)
     }
 
     fn call<'a>(
@@ -102,6 +102,7 @@ pub(crate) fn remote(base_url: &str) -> HttpProvider {
         base_url: base_url.into(),
         wire: WIRES[0].name.into(),
         credential: None,
+        cache: Cache::default(),
         deadlines: Deadlines::default(),
     };
     HttpProvider::new(config).expect("a plain configuration")
@@ -123,7 +124,7 @@ impl Local {
 }
 
 impl Provider for Local {
-    fn encoder(&self) -> Arc<dyn Encoder> {
+    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
         Arc::<PlainEncoder>::clone(&self.encoder)
     }
 

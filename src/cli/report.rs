@@ -2,7 +2,7 @@
 
 use hermod_actors::{
     RunResult,
-    model::{Message, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall},
+    model::{Content, Message, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall},
 };
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ fn message(message: &Message) -> Value {
     let said = |role: &str, content: &str| json!({ "role": role, "content": content });
     match message {
         Message::System(text) => said("system", text),
-        Message::User(text) => said("user", text),
+        Message::User(content) => shown(said("user", &content.whole()), content),
         Message::Assistant(answer) => {
             let mut object = said("assistant", &answer.text);
             if !answer.reasoning.is_empty() {
@@ -78,9 +78,18 @@ fn message(message: &Message) -> Value {
             object
         }
         Message::Tool { call, name, content } => {
-            json!({ "role": "tool", "tool_call_id": call, "name": name, "content": content })
+            let whole = content.whole();
+            shown(json!({ "role": "tool", "tool_call_id": call, "name": name, "content": whole }), content)
         }
     }
+}
+
+/// A message with the pictures of its content, if there are any.
+fn shown(mut message: Value, content: &Content) -> Value {
+    if !content.images.is_empty() {
+        message["images"] = json!(content.images);
+    }
+    message
 }
 
 fn identified(run: Option<(RunId, SessionId)>) -> Map<String, Value> {

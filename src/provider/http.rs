@@ -3,13 +3,13 @@
 use std::{
     error::Error,
     net::IpAddr,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use futures::future::{BoxFuture, FutureExt};
 use hermod_actors::{
-    model::{Answer, Deadline, Failure, FailureClass},
+    model::{Answer, Deadline, Failure, FailureClass, ModelTraits, Origin},
     port::{Deltas, Encoder, ModelRequest, Provider},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -19,9 +19,9 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    WIRES,
+    Cache, Dialect, WIRES,
     pieces::Pieces,
-    wire::{Progress, WireFormat},
+    wire::{Decoder, Progress, WireFormat, Writing, encode_pictures},
 };
 use crate::secret::{Secret, shown_url};
 
@@ -69,6 +69,8 @@ pub struct ProviderConfig {
     pub wire: String,
     /// The key, if it asks for one.
     pub credential: Option<Secret>,
+    /// For how long its vendor is to cache how requests begin.
+    pub cache: Cache,
     /// How long calls may take.
     pub deadlines: Deadlines,
 }
@@ -108,7 +110,8 @@ pub enum ConfigError {
 #[derive(Debug)]
 pub struct HttpProvider {
     wire: Box<dyn WireFormat>,
-    encoder: Arc<dyn Encoder>,
+    name: Arc<str>,
+    encoders: Mutex<Vec<(Writing, Arc<dyn Encoder>)>>,
     url: Url,
     /// The URL as people may see it.
     endpoint: String,
@@ -123,13 +126,13 @@ impl HttpProvider {
     /// Checks the configuration; touches neither network nor disk.
     pub fn new(config: ProviderConfig) -> Result<Self, ConfigError> {
         let mut url = base_url(&config)?;
-        let host = url.host_str().unwrap_or_default();
+        let dialect = Dialect { host: url.host_str().unwrap_or_default().to_owned(), cache: config.cache };
         let wire = WIRES.iter().find(|wire| wire.name == config.wire).ok_or_else(|| ConfigError::Wire {
             provider: config.name.clone(),
             wire: config.wire.clone(),
             known: WIRES.iter().map(|wire| wire.name).collect::<Vec<_>>().join(", "),
         })?;
-        let wire = (wire.make)(host);
+        let wire = (wire.make)(&dialect);
         let headers = headers(&*wire, config.credential.as_ref())
             .ok_or_else(|| ConfigError::Credential { provider: config.name.clone() })?;
         if let Ok(mut path) = url.path_segments_mut() {
@@ -138,7 +141,8 @@ impl HttpProvider {
         let mut shown = url.clone();
         shown.set_query(None);
         Ok(Self {
-            encoder: wire.encoder(),
+            name: config.name.as_str().into(),
+            encoders: Mutex::default(),
             wire,
             endpoint: shown.to_string(),
             url,
@@ -147,6 +151,10 @@ impl HttpProvider {
             deadlines: config.deadlines,
             client: OnceLock::new(),
         })
+    }
+
+    fn origin(&self, model: &str) -> Origin {
+        Origin { provider: Arc::clone(&self.name), wire: self.wire.name().into(), model: model.into() }
     }
 
     fn client(&self) -> Result<&Client, Failure> {
@@ -158,8 +166,10 @@ impl HttpProvider {
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn exchange(&self, request: ModelRequest, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+    async fn exchange(&self, mut request: ModelRequest, deltas: &dyn Deltas) -> Result<Answer, Failure> {
         let first_by = Instant::now() + self.deadlines.first_event;
+        let (origin, names) = (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.names));
+        encode_pictures(&mut request);
         let body = Body::wrap(Pieces::new(self.wire.body(request)));
         let send = self.client()?.post(self.url.clone()).headers(self.headers.clone()).body(body).send();
         let response = timeout_at(first_by, send)
@@ -167,7 +177,14 @@ impl HttpProvider {
             .map_err(|_| self.late(Deadline::FirstEvent))?
             .map_err(|error| self.not_sent(&error))?;
         if response.status().is_success() {
-            return self.read_answer(response, first_by, deltas).await;
+            let decoder = self.wire.decoder(origin);
+            let mut answer = self.read_answer(response, decoder, (first_by, deltas)).await?;
+            for call in &mut answer.message.calls {
+                if let Some(name) = names.get(&call.name) {
+                    call.name.clone_from(name);
+                }
+            }
+            return Ok(answer);
         }
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = error_body(response).await;
@@ -177,10 +194,9 @@ impl HttpProvider {
     async fn read_answer(
         &self,
         mut response: Response,
-        first_by: Instant,
-        deltas: &dyn Deltas,
+        mut decoder: Box<dyn Decoder>,
+        (first_by, deltas): (Instant, &dyn Deltas),
     ) -> Result<Answer, Failure> {
-        let mut decoder = self.wire.decoder();
         let mut next = (first_by, Deadline::FirstEvent);
         loop {
             let chunk = match timeout_at(next.0, response.chunk()).await {
@@ -239,8 +255,16 @@ impl HttpProvider {
 }
 
 impl Provider for HttpProvider {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::clone(&self.encoder)
+    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+        let mut encoders = self.encoders.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |writing: &Writing| &*writing.origin.model == model && writing.sees == traits.sees();
+        if let Some((_, encoder)) = encoders.iter().find(|(writing, _)| is_it(writing)) {
+            return Arc::clone(encoder);
+        }
+        let writing = Writing { origin: Arc::new(self.origin(model)), sees: traits.sees() };
+        let encoder = self.wire.encoder(writing.clone());
+        encoders.push((writing, Arc::clone(&encoder)));
+        encoder
     }
 
     fn call<'a>(
@@ -306,6 +330,8 @@ fn headers(wire: &dyn WireFormat, credential: Option<&Secret>) -> Option<HeaderM
         value.set_sensitive(true);
         headers.insert(name, value);
     }
+    headers
+        .extend(wire.headers().iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))));
     Some(headers)
 }
 

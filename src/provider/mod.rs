@@ -2,27 +2,52 @@
 
 pub mod chat_completions;
 mod excerpt;
-pub mod failure;
+mod failure;
 mod headers;
 mod http;
+mod loose;
+mod names;
 mod pieces;
+mod reader;
 pub mod sse;
 mod wire;
 
 pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig, check_base_url};
-pub use wire::{Decoder, Progress, WireFormat};
+pub use failure::failure_of;
+pub use wire::{Decoder, Progress, WireFormat, Writing, encode_pictures};
 
 /// A wire format, as configuration names it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wire {
     /// Its name.
     pub name: &'static str,
-    /// Makes it, in the dialect that the host (as in the base URL) speaks.
-    pub make: fn(host: &str) -> Box<dyn WireFormat>,
+    /// Makes it, in the dialect of an endpoint.
+    pub make: fn(&Dialect) -> Box<dyn WireFormat>,
+}
+
+/// What decides the dialect of a wire format.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dialect {
+    /// The host, as in the base URL.
+    pub host: String,
+    /// For how long the vendor is to cache how requests begin, where it must be asked to.
+    pub cache: Cache,
+}
+
+/// For how long a vendor caches how requests begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cache {
+    /// Not at all.
+    Off,
+    /// Five minutes.
+    #[default]
+    Short,
+    /// An hour.
+    Long,
 }
 
 /// All wire formats: a new one is a file and a line here.
 pub const WIRES: &[Wire] = &[Wire {
-    name: "chat_completions",
-    make: |host| Box::new(chat_completions::ChatCompletions::of_host(host)),
+    name: chat_completions::NAME,
+    make: |dialect| Box::new(chat_completions::ChatCompletions::of(dialect)),
 }];

@@ -1,31 +1,62 @@
 use std::{fmt::Debug, sync::Arc};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Answer, Failure},
+    model::{Answer, Failure, Image, Origin},
     port::{Deltas, Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName};
 
 /// How one family of providers talks. Pure: no socket, no clock.
 pub trait WireFormat: Debug + Send + Sync + 'static {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
     /// The segments of the path below the base URL.
     fn path(&self) -> &'static [&'static str];
 
     /// The header that carries the credential, and what stands in front of it there.
     fn credential(&self) -> (HeaderName, &'static str);
 
-    /// How the lasting parts of a request are written.
-    fn encoder(&self) -> Arc<dyn Encoder>;
+    /// Headers that every request carries besides.
+    fn headers(&self) -> &'static [(HeaderName, &'static str)] {
+        &[]
+    }
 
-    /// A request's body, as the pieces whose concatenation it is.
+    /// How the lasting parts of a request are written.
+    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder>;
+
+    /// A request's body, as the pieces whose concatenation it is. The request's pictures are in Base64 already.
     fn body(&self, request: ModelRequest) -> Vec<Bytes>;
 
-    /// Reads one response that has status 200.
-    fn decoder(&self) -> Box<dyn Decoder>;
+    /// Reads one response that has status 200. What is opaque in it gets `origin` as its maker.
+    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder>;
 
     /// What a response with another status means. `body` may be cut off.
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure;
+}
+
+/// For whom an encoder writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writing {
+    /// Who is asked: what it made that is opaque is sent back to it.
+    pub origin: Arc<Origin>,
+    /// Whether it sees pictures.
+    pub sees: bool,
+}
+
+/// What a model reads in place of a picture that it does not see.
+pub(super) fn unseen(image: &Image) -> String {
+    let format = image.format.media_type();
+    format!("[A picture is here ({format}, {} bytes); you cannot see it.]", image.artifact.bytes)
+}
+
+/// Puts the pictures of a request into Base64.
+pub fn encode_pictures(request: &mut ModelRequest) {
+    for picture in request.pictures.values_mut() {
+        *picture = STANDARD.encode(&*picture).into();
+    }
 }
 
 /// Reads one response: however its bytes are cut, the answer is the same.
@@ -35,6 +66,9 @@ pub trait Decoder: Debug + Send {
 
     /// Whether the answer is whole, though the stream may go on.
     fn is_whole(&self) -> bool;
+
+    /// A copy that goes on by itself from here.
+    fn fork(&self) -> Box<dyn Decoder>;
 
     /// The end of the stream: the answer, or why there is none.
     fn finish(self: Box<Self>, deltas: &dyn Deltas) -> Result<Answer, Failure>;

@@ -75,7 +75,7 @@ fn perform(step: &Step, scene: &Scene<'_, '_>, offers_tools: bool) -> AssistantM
         text.insert_str(0, PREFIX);
     }
     let reasoning = act.reasoning.as_ref().map(|reasoning| reasoning.render(scene)).unwrap_or_default();
-    AssistantMessage { text, reasoning, calls }
+    AssistantMessage { text, reasoning, calls, opaque: None }
 }
 
 /// A token is taken for four bytes.

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures::{
     FutureExt,
     future::{BoxFuture, pending},
@@ -20,10 +19,12 @@ use super::{Deed, Misdeed};
 use crate::{
     World,
     model::{
-        Answer, CallEnd, CallStatus, EffectClass, Failure, FailureClass, Message, Seq, SessionId, ToolSpec,
+        Answer, CallEnd, CallStatus, EffectClass, Failure, FailureClass, Message, ModelTraits, Seq,
+        SessionId, ToolSpec,
     },
     port::{
-        BadArguments, Deltas, Encoder, Intent, Invocation, Journal, ModelRequest, Provider, Read, Rows, Tool,
+        BadArguments, Deltas, Encoder, Head, Intent, Invocation, Journal, ModelRequest, Provider, Read, Rows,
+        Segments, Tool,
     },
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
@@ -173,7 +174,7 @@ struct OddProvider {
 }
 
 impl Provider for OddProvider {
-    fn encoder(&self) -> Arc<dyn Encoder> {
+    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
         Arc::<OddEncoder>::clone(&self.encoder)
     }
 
@@ -199,17 +200,19 @@ impl Provider for OddProvider {
 struct OddEncoder(Odd);
 
 impl Encoder for OddEncoder {
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Bytes {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
         PlainEncoder.head(system, tools)
     }
 
-    fn message(&self, message: &Message) -> Bytes {
-        if let Message::Tool { content, .. } = message
-            && **content == *OMEN
-        {
-            assert!(!self.0.does(Misdeed::EncoderPanics), "the encoder panics");
+    fn messages(&self, messages: &[Message], to: &mut Segments) {
+        for message in messages {
+            if let Message::Tool { content, .. } = message
+                && *content.text == *OMEN
+            {
+                assert!(!self.0.does(Misdeed::EncoderPanics), "the encoder panics");
+            }
         }
-        PlainEncoder.message(message)
+        PlainEncoder.messages(messages, to);
     }
 }
 

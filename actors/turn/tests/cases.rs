@@ -305,7 +305,14 @@ fn a_run_without_allowance_ends_at_once_and_without_a_call() {
     draft.feed(&Input::Refused(refusal));
     let (input, spec) = (accepted.input.clone(), accepted.spec.clone());
     let history = accepted.history.clone();
-    draft.feed(&Input::Submitted { run: run(1), input, images: Arc::default(), history, spec, key: None });
+    draft.feed(&Input::Submitted {
+        run: run(1),
+        input,
+        images: std::sync::Arc::default(),
+        history,
+        spec,
+        key: None,
+    });
     assert_eq!(draft.wants(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["run.accepted", "run.ended"]);

@@ -76,11 +76,14 @@ impl Driver {
             tools: vec!["tool".into()],
             limits,
             system: None,
+            traits: Vec::new(),
+            thinking: None,
             script: None,
         };
         let input = format!("task {n}").as_str().into();
         let (spec, history) = (Arc::new(spec), Arc::new(history));
-        let submitted = Input::Submitted { run: run(n), input, images: Arc::default(), history, spec, key: None };
+        let submitted =
+            Input::Submitted { run: run(n), input, images: Arc::default(), history, spec, key: None };
         match self.turn.draft(self.now).refuses(&submitted) {
             true => Vec::new(),
             false => self.feed(&submitted),
@@ -226,9 +229,10 @@ fn letter(message: &Message) -> char {
     }
 }
 
-pub(super) fn content(message: &Message) -> &str {
+pub(super) fn content(message: &Message) -> String {
     match message {
-        Message::System(text) | Message::User(text) | Message::Tool { content: text, .. } => text,
-        Message::Assistant(said) => &said.text,
+        Message::System(text) => text.to_string(),
+        Message::User(content) | Message::Tool { content, .. } => content.whole().to_string(),
+        Message::Assistant(said) => said.text.clone(),
     }
 }

@@ -15,6 +15,7 @@ fn a_key_is_kept_beside_submissions_without_one() {
     let submitted = |n, key: Option<&str>| Input::Submitted {
         run: run(n),
         input: accepted.input.clone(),
+        images: accepted.images.clone(),
         history: accepted.history.clone(),
         spec: accepted.spec.clone(),
         key: key.map(Into::into),

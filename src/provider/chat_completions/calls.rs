@@ -2,7 +2,8 @@ use std::collections::HashSet;
 
 use hermod_actors::model::ToolCall;
 
-use super::chunk::{CallDelta, Function, Loose, is_object};
+use super::chunk::{CallDelta, Function};
+use crate::provider::loose::{Loose, Maybe, is_object};
 
 /// Calls that one answer may ask for.
 pub(super) const MAX_CALLS: usize = 1_024;
@@ -53,7 +54,7 @@ impl Calls {
     /// Takes a piece of the one call that the old field `function_call` can carry.
     pub(super) fn push_function(&mut self, function: Function<'_>) -> Result<usize, TooMany> {
         let index = Loose::Other(0.into());
-        self.push(CallDelta { index, function: super::chunk::Maybe(Some(function)), ..CallDelta::default() })
+        self.push(CallDelta { index, function: Maybe(Some(function)), ..CallDelta::default() })
     }
 
     /// The place of the call that a piece belongs to.

@@ -6,10 +6,15 @@ use serde_json::Value;
 
 use super::{
     calls::{Calls, MAX_CALLS, TooMany},
-    chunk::{Choice, Chunk, Delta, Loose, UsageFields},
+    chunk::{Choice, Chunk, Delta, UsageFields},
     think::{Piece, Splitter},
 };
-use crate::provider::{failure::failure_in_stream, wire::Progress};
+use crate::provider::{
+    failure::failure_in_stream,
+    loose::Loose,
+    reader::{self, Unread, senseless, with_json},
+    wire::Progress,
+};
 
 /// Bytes that one answer may have.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
@@ -55,14 +60,37 @@ impl Said {
     }
 }
 
-impl Draft {
-    /// Whether the vendor has said why the model stopped.
-    pub(super) fn is_finished(&self) -> bool {
+impl reader::Draft for Draft {
+    fn event(&mut self, data: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure> {
+        with_json(data, &mut String::new(), |chunk| self.push(chunk, deltas))
+            .unwrap_or_else(|error| Err(senseless(&error, data)))
+    }
+
+    fn document(&mut self, body: &[u8], deltas: &dyn Deltas) -> Result<bool, Unread> {
+        let taken = with_json(body, &mut String::new(), |mut chunk: Chunk<'_>| {
+            // Some vendors send an empty delta beside the message, also when nothing is streamed.
+            for choice in chunk.choices.0.iter_mut().flatten() {
+                choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
+            }
+            let answers = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
+            let failed = chunk.error != Loose::Nothing;
+            if answers || failed { self.push(chunk, deltas).map(|_| true) } else { Ok(false) }
+        });
+        taken.map_err(Unread::Json)?.map_err(Unread::Failure)
+    }
+
+    fn is_whole(&self) -> bool {
         self.finish.is_some()
     }
 
+    fn finish(self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+        self.end(deltas)
+    }
+}
+
+impl Draft {
     /// Takes the next chunk.
-    pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
+    fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
         if chunk.error != Loose::Nothing {
             return Err(failure_in_stream(&chunk.error.into_value()));
         }
@@ -175,7 +203,7 @@ impl Draft {
     }
 
     /// The answer, after an end that the vendor has marked in some way.
-    pub(super) fn finish(mut self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+    fn end(mut self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
         let said = &mut self.said;
         self.splitter.finish(&mut |piece| said.piece(piece, deltas));
         if self.finish.is_none() && !self.calls.look_whole() {
@@ -194,7 +222,11 @@ impl Draft {
         if text.is_empty() {
             text = self.refusal;
         }
-        Ok(Answer { message: AssistantMessage { text, reasoning, calls }, finish, usage: self.usage })
+        Ok(Answer {
+            message: AssistantMessage { text, reasoning, calls, opaque: None },
+            finish,
+            usage: self.usage,
+        })
     }
 }
 

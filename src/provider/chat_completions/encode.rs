@@ -1,11 +1,17 @@
+use std::{borrow::Cow, sync::Arc};
+
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Message, ToolCall, ToolSpec},
-    port::{Encoder, ModelRequest},
+    model::{Image, Message, ToolCall, ToolSpec},
+    port::{Encoder, Head, ModelRequest, Segments},
 };
 use serde::Serialize;
 
-use super::chunk::is_object;
+use crate::provider::{
+    loose::is_object,
+    names::{self, wire_name},
+    wire::{Writing, unseen},
+};
 
 /// What the vendor calls the limit of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,13 +32,54 @@ impl MaxTokens {
     }
 }
 
+/// Characters that the name of a tool may have.
+const NAME: usize = 64;
+
 /// Writes messages and tools.
-#[derive(Debug, Clone, Copy)]
-pub struct ChatEncoder;
+#[derive(Debug, Clone)]
+pub struct ChatEncoder {
+    writing: Writing,
+}
+
+impl ChatEncoder {
+    /// An encoder for one model.
+    pub const fn new(writing: Writing) -> Self {
+        Self { writing }
+    }
+
+    /// `{"role":ROLE,"content":TEXT…}`, or with a list of parts where there are pictures.
+    fn said(&self, message: &WireMessage<'_>, images: &[Image], to: &mut Segments) {
+        if images.is_empty() {
+            to.push(json(message));
+            return;
+        }
+        let text = message.content.unwrap_or_default();
+        to.push(format!(r#"{{"role":"{}","content":["#, message.role));
+        let mut comma = "";
+        if !text.is_empty() {
+            to.push([br#"{"type":"text","text":"#.as_slice(), &json(text), b"}"].concat());
+            comma = ",";
+        }
+        for image in images {
+            if self.writing.sees {
+                let media = image.format.media_type();
+                let before = r#"{"type":"image_url","image_url":{"url":"data:"#;
+                to.push(format!(r#"{comma}{before}{media};base64,"#));
+                to.push_image(image.clone());
+                to.push(r#""}}"#);
+            } else {
+                let part = [br#"{"type":"text","text":"#.as_slice(), &json(&*unseen(image)), b"}"].concat();
+                to.push([comma.as_bytes(), &part].concat());
+            }
+            comma = ",";
+        }
+        to.push("]}");
+    }
+}
 
 impl Encoder for ChatEncoder {
     /// `"tools":[…],"messages":[{system}`: tools by name, none of the two if there is none.
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Bytes {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
         if !tools.is_empty() {
             let mut tools: Vec<&ToolSpec> = tools.iter().collect();
@@ -45,26 +92,41 @@ impl Encoder for ChatEncoder {
         if !system.is_empty() {
             write_json(&mut out, &WireMessage::said("system", system));
         }
-        out.into()
+        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)) }
     }
 
-    fn message(&self, message: &Message) -> Bytes {
-        let mut out = vec![b','];
-        let message = match message {
-            Message::System(text) => WireMessage::said("system", text),
-            Message::User(text) => WireMessage::said("user", text),
-            Message::Assistant(answer) => WireMessage {
-                // Only an answer without text that calls tools may be null.
-                content: (!answer.text.is_empty() || answer.calls.is_empty()).then_some(&answer.text),
-                tool_calls: answer.calls.iter().map(WireCall::of).collect(),
-                ..WireMessage::said("assistant", "")
-            },
-            Message::Tool { call, name: _, content } => {
-                WireMessage { tool_call_id: Some(call), ..WireMessage::said("tool", content) }
+    fn messages(&self, messages: &[Message], to: &mut Segments) {
+        // Pictures of results: no server takes them there, so they follow in a message of the user's.
+        let mut shown: Vec<Image> = Vec::new();
+        for (n, message) in messages.iter().enumerate() {
+            to.push(",");
+            match message {
+                Message::System(text) => to.push(json(&WireMessage::said("system", text))),
+                Message::User(content) => {
+                    self.said(&WireMessage::said("user", &content.whole()), &content.images, to);
+                }
+                Message::Assistant(answer) => to.push(json(&WireMessage {
+                    // Only an answer without text that calls tools may be null.
+                    content: (!answer.text.is_empty() || answer.calls.is_empty()).then_some(&answer.text),
+                    tool_calls: answer.calls.iter().map(WireCall::of).collect(),
+                    ..WireMessage::said("assistant", "")
+                })),
+                Message::Tool { call, name: _, content } => {
+                    let whole = content.whole();
+                    to.push(json(&WireMessage {
+                        tool_call_id: Some(call),
+                        ..WireMessage::said("tool", &whole)
+                    }));
+                    shown.extend_from_slice(&content.images);
+                }
             }
-        };
-        write_json(&mut out, &message);
-        out.into()
+            let is_last = !matches!(messages.get(n + 1), Some(Message::Tool { .. }));
+            if is_last && !shown.is_empty() {
+                to.push(",");
+                let shown = std::mem::take(&mut shown);
+                self.said(&WireMessage::said("user", "[The pictures that the tools returned:]"), &shown, to);
+            }
+        }
     }
 }
 
@@ -78,13 +140,13 @@ pub(super) fn body(max_tokens: MaxTokens, request: ModelRequest) -> Vec<Bytes> {
         request.max_tokens
     );
     begin.extend_from_slice(limit.as_bytes());
-    let headless = request.head.ends_with(b"[");
-    let mut messages = request.messages.pieces.into_iter().filter(|piece| !piece.is_empty());
+    let headless = request.head.bytes.ends_with(b"[");
+    let mut messages = request.messages.assemble(&[], &request.pictures).into_iter();
     // Every message brings its comma; the first of a list must not.
     let first = messages
         .next()
         .map(|piece| if headless && piece.starts_with(b",") { piece.slice(1..) } else { piece });
-    let mut pieces = vec![begin.into(), request.head];
+    let mut pieces = vec![begin.into(), request.head.bytes];
     pieces.extend(first);
     pieces.extend(messages);
     pieces.push(Bytes::from_static(b"]}"));
@@ -116,7 +178,7 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct WireFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: &'a str,
 }
 
@@ -124,18 +186,30 @@ impl<'a> WireCall<'a> {
     fn of(call: &'a ToolCall) -> Self {
         // Servers parse the arguments of earlier calls and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
-        Self { id: &call.id, r#type: "function", function: WireFunction { name: &call.name, arguments } }
+        Self {
+            id: &call.id,
+            r#type: "function",
+            function: WireFunction { name: wire_name(&call.name, NAME), arguments },
+        }
     }
 }
 
 #[derive(Serialize)]
 struct WireTool<'a> {
     r#type: &'static str,
-    function: &'a ToolSpec,
+    function: OfferedFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct OfferedFunction<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: &'a serde_json::Value,
 }
 
 impl<'a> WireTool<'a> {
-    fn of(function: &'a ToolSpec) -> Self {
+    fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
+        let function = OfferedFunction { name: wire_name(name, NAME), description, parameters };
         Self { r#type: "function", function }
     }
 }
@@ -145,14 +219,17 @@ fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("plain values are always JSON");
 }
 
+fn json<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    write_json(&mut out, value);
+    out
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::collections::BTreeMap;
 
-    use hermod_actors::{
-        model::{AssistantMessage, CallId, RunId},
-        port::Segments,
-    };
+    use hermod_actors::model::{AssistantMessage, CallId, Origin, RunId, SessionId};
     use serde_json::{Value, json};
 
     use super::*;
@@ -206,24 +283,32 @@ mod tests {
         body
     }
 
-    fn assemble(max_tokens: MaxTokens, system: &str, tools: &[ToolSpec], pieces: Vec<Bytes>) -> Vec<u8> {
+    fn encoder() -> ChatEncoder {
+        let origin = Origin { provider: "p".into(), wire: "chat_completions".into(), model: "m".into() };
+        ChatEncoder::new(Writing { origin: Arc::new(origin), sees: true })
+    }
+
+    fn assemble(max_tokens: MaxTokens, system: &str, tools: &[ToolSpec], messages: Segments) -> Vec<u8> {
         let request = ModelRequest {
             call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
+            session: SessionId::from_bits(1),
             model: "m \"1\"".into(),
             max_tokens: 7,
-            head: ChatEncoder.head(system, tools),
-            messages: Segments { pieces },
+            thinking: None,
+            head: encoder().head(system, tools),
+            messages,
+            pictures: BTreeMap::new(),
         };
         body(max_tokens, request).concat()
     }
 
-    /// However the encoded messages are put into pieces, the body is the reference.
+    /// However the messages come, the body is the reference.
     fn check(system: &str, tools: &[ToolSpec], reference: &Value) {
-        let each: Vec<Bytes> = conversation().iter().map(|message| ChatEncoder.message(message)).collect();
-        let one = vec![Bytes::from(each.concat())];
-        let gaps = each.iter().flat_map(|piece| [Bytes::new(), piece.clone()]).collect();
-        for pieces in [each, one, gaps] {
-            let body = assemble(MaxTokens::Plain, system, tools, pieces);
+        let all = conversation();
+        for parts in [vec![&all[..]], vec![&all[..1], &all[1..5], &all[5..]]] {
+            let mut messages = Segments::default();
+            parts.into_iter().for_each(|part| encoder().messages(part, &mut messages));
+            let body = assemble(MaxTokens::Plain, system, tools, messages);
             let found: Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(&found, reference);
             // The order of keys is that of the reference, too.
@@ -244,14 +329,14 @@ mod tests {
     #[test]
     fn a_body_without_messages_is_json() {
         for system in ["", "s"] {
-            let body = assemble(MaxTokens::Plain, system, &[], Vec::new());
+            let body = assemble(MaxTokens::Plain, system, &[], Segments::default());
             assert!(serde_json::from_slice::<Value>(&body).is_ok());
         }
     }
 
     #[test]
     fn the_limit_has_the_vendors_name() {
-        let body = assemble(MaxTokens::Completion, "", &[], Vec::new());
+        let body = assemble(MaxTokens::Completion, "", &[], Segments::default());
         let found: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!((&found["max_completion_tokens"], found.get("max_tokens")), (&json!(7), None));
     }

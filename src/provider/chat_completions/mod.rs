@@ -2,7 +2,6 @@
 
 mod calls;
 mod chunk;
-mod decode;
 mod draft;
 mod encode;
 #[cfg(test)]
@@ -13,18 +12,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::Failure,
+    model::{Failure, Origin},
     port::{Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName, header};
 
-pub use decode::ChatDecoder;
 pub use encode::{ChatEncoder, MaxTokens};
 
 use super::{
+    Dialect,
     failure::failure_of,
-    wire::{Decoder, WireFormat},
+    reader::Reader,
+    wire::{Decoder, WireFormat, Writing},
 };
+use draft::Draft;
+
+/// Its name.
+pub const NAME: &str = "chat_completions";
 
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,13 +42,17 @@ impl ChatCompletions {
         Self { max_tokens }
     }
 
-    /// The dialect of a host.
-    pub fn of_host(host: &str) -> Self {
-        Self::new(if host == "api.openai.com" { MaxTokens::Completion } else { MaxTokens::Plain })
+    /// The dialect of an endpoint.
+    pub fn of(dialect: &Dialect) -> Self {
+        Self::new(if dialect.host == "api.openai.com" { MaxTokens::Completion } else { MaxTokens::Plain })
     }
 }
 
 impl WireFormat for ChatCompletions {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn path(&self) -> &'static [&'static str] {
         &["chat", "completions"]
     }
@@ -53,16 +61,16 @@ impl WireFormat for ChatCompletions {
         (header::AUTHORIZATION, "Bearer ")
     }
 
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(ChatEncoder)
+    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
+        Arc::new(ChatEncoder::new(writing))
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {
         encode::body(self.max_tokens, request)
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(ChatDecoder::new())
+    fn decoder(&self, _: Arc<Origin>) -> Box<dyn Decoder> {
+        Box::new(Reader::new(Draft::default()))
     }
 
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {

@@ -9,8 +9,11 @@ use hermod_actors::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decode::ChatDecoder;
-use crate::provider::wire::{Decoder, Progress};
+use super::Draft;
+use crate::provider::{
+    reader::Reader,
+    wire::{Decoder, Progress},
+};
 
 /// Text and reasoning as they were shown.
 #[derive(Default)]
@@ -26,7 +29,7 @@ impl Deltas for Shown {
 }
 
 fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Result<Answer, Failure> {
-    let mut decoder = Box::new(ChatDecoder::new());
+    let mut decoder = Box::new(Reader::new(Draft::default()));
     for part in parts {
         decoder.push(part, shown)?;
     }
@@ -215,7 +218,7 @@ fn what_is_no_answer_is_shown() {
 #[test]
 fn an_answer_has_a_limit() {
     let piece = stream(&[delta(json!({"content": "x".repeat(4 << 20)}))]);
-    let mut decoder = ChatDecoder::new();
+    let mut decoder = Reader::new(Draft::default());
     let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
     assert_eq!(results[0], Ok(Progress::Content));
     assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");

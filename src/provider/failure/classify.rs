@@ -30,13 +30,13 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
 }
 
 /// What an error means that came under status 200: the value of an `error` field, or an event of type `error` as a whole.
-pub fn failure_in_stream(error: &Value) -> Failure {
+pub(in crate::provider) fn failure_in_stream(error: &Value) -> Failure {
     let inner = error.get("error").filter(|inner| !inner.is_null());
     VendorError::of_error(inner.unwrap_or(error)).told_under_200()
 }
 
 /// What a JSON document means that came under status 200 and is no answer; `None` if it tells of no error.
-pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
+pub(in crate::provider) fn failure_in_body(body: &[u8]) -> Option<Failure> {
     let error = VendorError::of_body(&serde_json::from_slice(body).ok()?)?;
     Some(error.told_under_200())
 }

@@ -3,4 +3,5 @@
 mod classify;
 mod signs;
 
-pub use classify::{failure_in_body, failure_in_stream, failure_of};
+pub use classify::failure_of;
+pub(super) use classify::{failure_in_body, failure_in_stream};

@@ -1,10 +1,14 @@
+//! What all wire formats have in common in reading a response: an event stream, a JSON document, or something else.
+
+use std::fmt::Debug;
+
 use hermod_actors::{
     model::{Answer, Failure, FailureClass},
     port::Deltas,
 };
+use serde::Deserialize;
 
-use super::{chunk::Chunk, draft::Draft};
-use crate::provider::{
+use super::{
     excerpt::excerpt,
     failure::failure_in_body,
     sse,
@@ -18,12 +22,37 @@ const KEPT: usize = 1_024;
 /// Characters of a response that a message shows.
 const SHOWN: usize = 200;
 
+/// An answer that comes in pieces, as one wire format has them.
+pub(super) trait Draft: Debug + Clone + Send + 'static {
+    /// Takes the data of an event, not empty. An error ends the stream.
+    fn event(&mut self, data: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure>;
+
+    /// Takes a whole answer, as servers send it that do not stream. `Ok(false)` means that it is none, which is only
+    /// found out before anything of it is taken.
+    fn document(&mut self, body: &[u8], deltas: &dyn Deltas) -> Result<bool, Unread>;
+
+    /// Whether the vendor has said why the model stopped, though the stream may go on.
+    fn is_whole(&self) -> bool;
+
+    /// The answer, after an end that the vendor has marked in some way.
+    fn finish(self, deltas: &dyn Deltas) -> Result<Answer, Failure>;
+}
+
+/// Why a document is no answer.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It says itself what failed.
+    Failure(Failure),
+    /// It is no JSON, or JSON of another shape.
+    Json(serde_json::Error),
+}
+
 /// Reads one response: an event stream, or the whole answer as one JSON object, as some servers send it unasked.
-#[derive(Debug, Clone, Default)]
-pub struct ChatDecoder {
+#[derive(Debug, Clone)]
+pub(super) struct Reader<D> {
     body: Body,
-    draft: Draft,
-    /// `[DONE]` has come.
+    draft: D,
+    /// The mark behind which nothing follows has come.
     done: bool,
     /// An event has come.
     any: bool,
@@ -42,10 +71,10 @@ enum Body {
     Page(Vec<u8>),
 }
 
-impl ChatDecoder {
-    /// A decoder at the begin of a response.
-    pub fn new() -> Self {
-        Self::default()
+impl<D: Draft> Reader<D> {
+    /// A reader at the begin of a response.
+    pub(super) fn new(draft: D) -> Self {
+        Self { body: Body::Unknown, draft, done: false, any: false }
     }
 
     /// Decides by the first byte that says something; gives what is left from there.
@@ -62,7 +91,7 @@ impl ChatDecoder {
     }
 }
 
-impl Decoder for ChatDecoder {
+impl<D: Draft> Decoder for Reader<D> {
     fn push(&mut self, mut bytes: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure> {
         if matches!(self.body, Body::Unknown) {
             bytes = self.recognise(bytes);
@@ -93,14 +122,18 @@ impl Decoder for ChatDecoder {
     }
 
     fn is_whole(&self) -> bool {
-        self.done || self.draft.is_finished()
+        self.done || self.draft.is_whole()
+    }
+
+    fn fork(&self) -> Box<dyn Decoder> {
+        Box::new(self.clone())
     }
 
     fn finish(mut self: Box<Self>, deltas: &dyn Deltas) -> Result<Answer, Failure> {
         match std::mem::take(&mut self.body) {
             Body::Unknown => return Err(cut("the stream ended before anything had come")),
             Body::Page(begin) => return Err(no_api("a page", &begin)),
-            Body::Json(body) => return whole(&body, deltas),
+            Body::Json(body) => return whole(self.draft, &body, deltas),
             Body::Events { parser, begin } => {
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
                 let flushed = parser.finish(|event| events.take(event.data));
@@ -125,16 +158,16 @@ impl Decoder for ChatDecoder {
 }
 
 /// Takes events in, until one ends the stream or cannot be taken.
-struct Events<'a> {
-    draft: &'a mut Draft,
+struct Events<'a, D> {
+    draft: &'a mut D,
     done: &'a mut bool,
     deltas: &'a dyn Deltas,
     any: bool,
     result: Result<Progress, Failure>,
 }
 
-impl<'a> Events<'a> {
-    fn of(draft: &'a mut Draft, done: &'a mut bool, deltas: &'a dyn Deltas) -> Self {
+impl<'a, D: Draft> Events<'a, D> {
+    fn of(draft: &'a mut D, done: &'a mut bool, deltas: &'a dyn Deltas) -> Self {
         let progress = if *done { Progress::Done } else { Progress::Quiet };
         Self { draft, done, deltas, any: false, result: Ok(progress) }
     }
@@ -146,50 +179,49 @@ impl<'a> Events<'a> {
             return;
         }
         self.any = true;
-        if data == b"[DONE]" {
-            *self.done = true;
-            self.result = Ok(Progress::Done);
-            return;
-        }
         let before = *before;
-        self.result = match with_chunk(data, |chunk| self.draft.push(chunk, self.deltas)) {
-            Ok(Ok(Progress::Quiet)) => Ok(before),
-            Ok(result) => result,
-            Err(error) => Err(cut(&format!("an event makes no sense ({error}): {}", excerpt(data, SHOWN)))),
+        let result = if data == b"[DONE]" { Ok(Progress::Done) } else { self.draft.event(data, self.deltas) };
+        *self.done = matches!(result, Ok(Progress::Done));
+        self.result = match result {
+            Ok(Progress::Quiet) => Ok(before),
+            Ok(Progress::Content | Progress::Done) | Err(_) => result,
         };
     }
 }
 
-/// Reads a chunk; bytes that are no UTF-8 are made visible, and nothing else is lost for them.
-fn with_chunk<T>(data: &[u8], take: impl FnOnce(Chunk<'_>) -> T) -> Result<T, serde_json::Error> {
+/// Reads JSON; bytes that are no UTF-8 are made visible, and nothing else is lost for them.
+pub(super) fn with_json<'a, J: Deserialize<'a>, T>(
+    data: &'a [u8],
+    lossy: &'a mut String,
+    take: impl FnOnce(J) -> T,
+) -> Result<T, serde_json::Error> {
     let error = match serde_json::from_slice(data) {
-        Ok(chunk) => return Ok(take(chunk)),
+        Ok(json) => return Ok(take(json)),
         Err(error) => error,
     };
     if std::str::from_utf8(data).is_ok() {
         return Err(error);
     }
-    serde_json::from_str(&String::from_utf8_lossy(data)).map(take)
+    *lossy = String::from_utf8_lossy(data).into_owned();
+    serde_json::from_str(lossy).map(take)
+}
+
+/// An event that is no JSON, or JSON of another shape.
+pub(super) fn senseless(error: &serde_json::Error, data: &[u8]) -> Failure {
+    cut(&format!("an event makes no sense ({error}): {}", excerpt(data, SHOWN)))
 }
 
 /// The answer that a JSON document is.
-fn whole(body: &[u8], deltas: &dyn Deltas) -> Result<Answer, Failure> {
-    let mut draft = Draft::default();
-    let answered = with_chunk(body, |mut chunk| {
-        // Some vendors send an empty delta beside the message, also when nothing is streamed.
-        for choice in chunk.choices.0.iter_mut().flatten() {
-            choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
+fn whole<D: Draft>(mut draft: D, body: &[u8], deltas: &dyn Deltas) -> Result<Answer, Failure> {
+    match draft.document(body, deltas) {
+        Ok(true) => draft.finish(deltas),
+        Err(Unread::Failure(failure)) => Err(failure),
+        Err(Unread::Json(error)) if error.is_eof() => {
+            Err(cut("the response ended in the middle of its JSON document"))
         }
-        let answers = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
-        let failed = chunk.error != super::chunk::Loose::Nothing;
-        if answers || failed { draft.push(chunk, deltas).map(|_| true) } else { Ok(false) }
-    });
-    match answered {
-        Ok(Ok(true)) => draft.finish(deltas),
-        Ok(Ok(false)) => Err(failure_in_body(body).unwrap_or_else(|| no_api("a JSON document", body))),
-        Ok(Err(failure)) => Err(failure),
-        Err(error) if error.is_eof() => Err(cut("the response ended in the middle of its JSON document")),
-        Err(_) => Err(failure_in_body(body).unwrap_or_else(|| no_api("a JSON document", body))),
+        Ok(false) | Err(Unread::Json(_)) => {
+            Err(failure_in_body(body).unwrap_or_else(|| no_api("a JSON document", body)))
+        }
     }
 }
 

@@ -1,0 +1,178 @@
+//! Fields whose types vendors do not agree on.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+/// A field whose type vendors do not agree on. Texts are borrowed where the JSON allows; nothing is refused.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) enum Loose<'a> {
+    /// Absent or null.
+    #[default]
+    Nothing,
+    /// A text.
+    Text(Cow<'a, str>),
+    /// Anything else.
+    Other(Value),
+}
+
+impl Loose<'_> {
+    /// The text; empty if it is none.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Nothing | Self::Other(_) => "",
+        }
+    }
+
+    /// As text: the text itself, or what else it is as JSON.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Text(text) => text.into_owned(),
+            Self::Other(value) => value.to_string(),
+        }
+    }
+
+    /// As JSON.
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Nothing => Value::Null,
+            Self::Text(text) => Value::String(text.into_owned()),
+            Self::Other(value) => value,
+        }
+    }
+
+    /// A count: a number that is not negative, also if it is written as text.
+    pub(super) fn count(&self) -> Option<u64> {
+        match self {
+            Self::Nothing => None,
+            Self::Text(text) => text.trim().parse().ok(),
+            Self::Other(value) => count(value),
+        }
+    }
+}
+
+fn count(value: &Value) -> Option<u64> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates, and counts are whole
+    value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(LooseVisitor)
+    }
+}
+
+struct LooseVisitor;
+
+impl<'de> Visitor<'de> for LooseVisitor {
+    type Value = Loose<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Loose<'de>, E> {
+        Ok(Loose::Nothing)
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Loose<'de>, E> {
+        Ok(Loose::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Loose<'de>, E> {
+        Ok(Loose::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Loose<'de>, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Loose<'de>, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Loose<'de>, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Loose<'de>, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Loose<'de>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(value) = seq.next_element::<Value>()? {
+            list.push(value);
+        }
+        Ok(Loose::Other(Value::Array(list)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose<'de>, A::Error> {
+        let mut object = Map::new();
+        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+            object.insert(key, value);
+        }
+        Ok(Loose::Other(Value::Object(object)))
+    }
+}
+
+/// An object that vendors send as null, or not at all; and some as something else, which counts as absent.
+#[derive(Debug, Clone)]
+pub(super) struct Maybe<T>(pub(super) Option<T>);
+
+impl<T> Default for Maybe<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct MaybeVisitor<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeVisitor<T> {
+            type Value = Maybe<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object, a list or null")
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Maybe<T>, E> {
+                Ok(Maybe(None))
+            }
+
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<Maybe<T>, E> {
+                Ok(Maybe(None))
+            }
+
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Maybe<T>, E> {
+                Ok(Maybe(None))
+            }
+
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Maybe<T>, E> {
+                Ok(Maybe(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Maybe<T>, A::Error> {
+                T::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(|value| Maybe(Some(value)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Maybe<T>, A::Error> {
+                T::deserialize(de::value::MapAccessDeserializer::new(map)).map(|value| Maybe(Some(value)))
+            }
+        }
+
+        from.deserialize_any(MaybeVisitor(std::marker::PhantomData))
+    }
+}
+
+/// Whether `text` is a JSON object, so that every vendor's template takes it as arguments.
+pub(super) fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}

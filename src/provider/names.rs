@@ -1,0 +1,65 @@
+//! Names of tools as vendors take them, and back.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use hermod_actors::model::{Hash, ToolSpec};
+
+/// Characters of a hash that make a changed name one of its own.
+const HASH: usize = 8;
+
+/// The name by which a vendor knows a tool: letters, digits, `_` and `-`, `max` at most. A name that had to be changed
+/// ends in a hash, so that two tools keep two names; the same name gives the same one in every request.
+pub(super) fn wire_name(name: &str, max: usize) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.chars().all(is_plain) && (1..=max).contains(&name.len()) {
+        return Cow::Borrowed(name);
+    }
+    let mut plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    plain.truncate(max - HASH - 1);
+    let mut hash = Hash::of(name.as_bytes()).to_string();
+    hash.truncate(HASH);
+    Cow::Owned(format!("{plain}_{hash}"))
+}
+
+/// The tools whose names had to be changed, by the name that the vendor knows.
+pub(super) fn changed(tools: &[ToolSpec], max: usize) -> BTreeMap<String, String> {
+    let renamed = tools.iter().filter_map(|tool| match wire_name(&tool.name, max) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(wire) => Some((wire, tool.name.clone())),
+    });
+    renamed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str) -> ToolSpec {
+        ToolSpec { name: name.into(), description: String::new(), parameters: serde_json::json!({}) }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_stays() {
+        let longest = "x".repeat(64);
+        for name in ["read_file", "a-b", "9", longest.as_str()] {
+            assert_eq!(wire_name(name, 64), name);
+        }
+        assert!(changed(&[tool("read_file")], 64).is_empty());
+    }
+
+    #[test]
+    fn any_other_is_changed_and_found_again() {
+        let names = ["math.sin", "math_sin", "math/sin", "größe", "", &"x".repeat(65), &"x".repeat(66)];
+        let tools: Vec<ToolSpec> = names.iter().map(|name| tool(name)).collect();
+        let back = changed(&tools, 64);
+        assert_eq!(back.len(), names.len() - 1);
+        for name in names {
+            let wire = wire_name(name, 64);
+            assert!(
+                wire.len() <= 64 && wire.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)),
+                "{wire}"
+            );
+            assert_eq!(back.get(&*wire).map_or(&*wire, String::as_str), name);
+        }
+    }
+}
