@@ -200,8 +200,11 @@ impl Flaw {
 pub struct Usage {
     /// Tokens read.
     pub input_tokens: u64,
-    /// Tokens written, reasoning included.
+    /// Tokens written, reasoning included, but for those of `apart_tokens`.
     pub output_tokens: u64,
+    /// Tokens of reasoning that the vendor bills and leaves out of `output_tokens`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub apart_tokens: u64,
     /// Of the tokens read, those from the vendor's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
@@ -218,13 +221,19 @@ fn is_zero(n: &u64) -> bool {
 impl Usage {
     /// Tokens read and written together.
     pub const fn total(&self) -> u64 {
-        self.input_tokens.saturating_add(self.output_tokens)
+        self.input_tokens.saturating_add(self.written())
+    }
+
+    /// All tokens written.
+    pub const fn written(&self) -> u64 {
+        self.output_tokens.saturating_add(self.apart_tokens)
     }
 
     /// Adds `other` to this.
     pub fn add(&mut self, other: &Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.apart_tokens = self.apart_tokens.saturating_add(other.apart_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
     }

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use hermod_actors::model::ToolCall;
+use serde_json::Value;
 
 use super::chunk::{CallDelta, Function};
 use crate::provider::loose::{Loose, Maybe, is_object};
@@ -19,6 +20,8 @@ struct Slot {
     /// The vendor's index; `None` if it gave none.
     index: Option<u64>,
     call: ToolCall,
+    /// What the vendor wants to see again with it.
+    extra: Option<Value>,
 }
 
 /// More calls than [`MAX_CALLS`].
@@ -31,6 +34,9 @@ impl Calls {
         let function = delta.function.0.or(delta.custom.0).unwrap_or_default();
         let id = delta.id.into_text();
         let at = self.slot(delta.index.count(), &id, &function)?;
+        if delta.extra_content != Loose::Nothing {
+            self.slots[at].extra = Some(delta.extra_content.into_value());
+        }
         let call = &mut self.slots[at].call;
         if call.id.is_empty() {
             call.id = id;
@@ -79,7 +85,7 @@ impl Calls {
             return Err(TooMany);
         }
         let call = ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
-        self.slots.push(Slot { index, call });
+        self.slots.push(Slot { index, call, extra: None });
         Ok(self.slots.len() - 1)
     }
 
@@ -89,10 +95,12 @@ impl Calls {
     }
 
     /// The calls in the order in which they began, each with an id of its own. What has neither name nor arguments is
-    /// no call: some vendors fill the field with blanks.
-    pub(super) fn finish(self) -> Vec<ToolCall> {
+    /// no call: some vendors fill the field with blanks. Beside them, by number, what some came with.
+    pub(super) fn finish(mut self) -> (Vec<ToolCall>, Vec<(usize, Value)>) {
+        self.slots.retain(|Slot { call, .. }| !call.name.is_empty() || !call.arguments.is_empty());
+        let extra = |(n, slot): (usize, &mut Slot)| slot.extra.take().map(|extra| (n, extra));
+        let extras = self.slots.iter_mut().enumerate().filter_map(extra).collect();
         let mut calls: Vec<ToolCall> = self.slots.into_iter().map(|slot| slot.call).collect();
-        calls.retain(|call| !call.name.is_empty() || !call.arguments.is_empty());
         let mut taken: HashSet<String> = HashSet::new();
         for (n, call) in calls.iter_mut().enumerate() {
             if call.id.is_empty() || taken.contains(&call.id) {
@@ -101,6 +109,6 @@ impl Calls {
             }
             taken.insert(call.id.clone());
         }
-        calls
+        (calls, extras)
     }
 }

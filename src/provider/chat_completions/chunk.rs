@@ -1,4 +1,5 @@
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::provider::loose::{Loose, Maybe};
 
@@ -30,6 +31,7 @@ pub(super) struct Delta<'a> {
     pub(super) content: Loose<'a>,
     pub(super) reasoning_content: Loose<'a>,
     pub(super) reasoning: Loose<'a>,
+    pub(super) reasoning_details: Maybe<Vec<Value>>,
     pub(super) refusal: Loose<'a>,
     pub(super) tool_calls: Maybe<Vec<CallDelta<'a>>>,
     /// What `tool_calls` was before 2024.
@@ -44,6 +46,8 @@ pub(super) struct CallDelta<'a> {
     pub(super) function: Maybe<Function<'a>>,
     /// In place of `function`, for tools without a schema.
     pub(super) custom: Maybe<Function<'a>>,
+    /// What one vendor signs its thoughts with.
+    pub(super) extra_content: Loose<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -60,8 +64,25 @@ pub(super) struct Function<'a> {
 pub(super) struct UsageFields<'a> {
     pub(super) prompt_tokens: Loose<'a>,
     pub(super) completion_tokens: Loose<'a>,
+    pub(super) total_tokens: Loose<'a>,
+    pub(super) completion_tokens_details: Maybe<CompletionDetails<'a>>,
     pub(super) prompt_tokens_details: Maybe<PromptDetails<'a>>,
     pub(super) prompt_cache_hit_tokens: Loose<'a>,
+}
+
+impl UsageFields<'_> {
+    /// Tokens of reasoning that `completion_tokens` leaves out, as one vendor has it: the sum says so.
+    pub(super) fn apart(&self) -> Option<u64> {
+        let reasoning = self.completion_tokens_details.0.as_ref()?.reasoning_tokens.count()?;
+        let listed = self.prompt_tokens.count()?.checked_add(self.completion_tokens.count()?)?;
+        (listed.checked_add(reasoning) == self.total_tokens.count()).then_some(reasoning)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct CompletionDetails<'a> {
+    pub(super) reasoning_tokens: Loose<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]

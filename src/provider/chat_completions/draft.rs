@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use hermod_actors::{
-    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Usage},
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Origin, Usage},
     port::Deltas,
 };
 use serde_json::Value;
@@ -7,6 +9,7 @@ use serde_json::Value;
 use super::{
     calls::{Calls, MAX_CALLS, TooMany},
     chunk::{Choice, Chunk, Delta, UsageFields},
+    kept::Kept,
     think::{Piece, Splitter},
 };
 use crate::provider::{
@@ -22,12 +25,14 @@ const MAX_ANSWER: usize = 32 * 1024 * 1024;
 const CALL_BYTES: usize = 64;
 
 /// An answer that comes in pieces.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Draft {
+    origin: Arc<Origin>,
     said: Said,
     splitter: Splitter,
     refusal: String,
     calls: Calls,
+    kept: Kept,
     /// Why the model stopped, as soon as that is known.
     finish: Option<Finish>,
     usage: Option<Usage>,
@@ -89,6 +94,21 @@ impl reader::Draft for Draft {
 }
 
 impl Draft {
+    /// An answer of which nothing has come.
+    pub(super) fn new(origin: Arc<Origin>) -> Self {
+        Self {
+            origin,
+            said: Said::default(),
+            splitter: Splitter::default(),
+            refusal: String::new(),
+            calls: Calls::default(),
+            kept: Kept::default(),
+            finish: None,
+            usage: None,
+            size: 0,
+        }
+    }
+
     /// Takes the next chunk.
     fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
         if chunk.error != Loose::Nothing {
@@ -125,12 +145,13 @@ impl Draft {
 
     fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
         // Both names may carry the same.
-        let reasoning = Some(delta.reasoning_content.text()).filter(|text| !text.is_empty());
-        let reasoning = reasoning.unwrap_or_else(|| delta.reasoning.text());
-        if !reasoning.is_empty() {
-            self.size += reasoning.len();
-            self.said.reasoning(reasoning, deltas);
+        let fields = [("reasoning_content", &delta.reasoning_content), ("reasoning", &delta.reasoning)];
+        if let Some((field, text)) = fields.into_iter().find(|(_, text)| !text.text().is_empty()) {
+            self.size += text.text().len();
+            self.kept.field(field);
+            self.said.reasoning(text.text(), deltas);
         }
+        self.size += self.kept.details(delta.reasoning_details.0.unwrap_or_default());
         match delta.content {
             Loose::Nothing => {}
             Loose::Text(text) => self.take_text(&text, deltas),
@@ -194,6 +215,7 @@ impl Draft {
         let usage = Usage {
             input_tokens: fields.prompt_tokens.count().unwrap_or(0),
             output_tokens: fields.completion_tokens.count().unwrap_or(0),
+            apart_tokens: fields.apart().unwrap_or(0),
             cached_tokens: cached.or_else(|| fields.prompt_cache_hit_tokens.count()).unwrap_or(0),
             cache_write_tokens: details.and_then(|details| details.cache_write_tokens.count()).unwrap_or(0),
         };
@@ -211,7 +233,8 @@ impl Draft {
             return Err(Failure::new(FailureClass::Cut, message));
         }
         let Said { mut text, reasoning } = self.said;
-        let calls = self.calls.finish();
+        let (calls, extras) = self.calls.finish();
+        let opaque = if calls.is_empty() { None } else { self.kept.finish(&self.origin, extras) };
         let finish = match self.finish {
             _ if !self.refusal.is_empty() => Finish::Refused,
             Some(finish @ (Finish::Length | Finish::Refused)) => finish,
@@ -222,11 +245,7 @@ impl Draft {
         if text.is_empty() {
             text = self.refusal;
         }
-        Ok(Answer {
-            message: AssistantMessage { text, reasoning, calls, opaque: None },
-            finish,
-            usage: self.usage,
-        })
+        Ok(Answer { message: AssistantMessage { text, reasoning, calls, opaque }, finish, usage: self.usage })
     }
 }
 

@@ -2,10 +2,13 @@ use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Image, Message, ToolCall, ToolSpec},
+    model::{AssistantMessage, Image, Message, Origin, Thinking, ToolCall, ToolSpec},
     port::{Encoder, Head, ModelRequest, Segments},
 };
 use serde::Serialize;
+use serde_json::Value;
+
+use super::kept::Returned;
 
 use crate::provider::{
     loose::is_object,
@@ -13,21 +16,21 @@ use crate::provider::{
     wire::{Writing, unseen},
 };
 
-/// What the vendor calls the limit of the output.
+/// What one vendor alone understands, or asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MaxTokens {
-    /// `max_tokens`, which nearly all understand.
+pub enum Vendor {
+    /// What nearly all understand: `max_tokens`.
     #[default]
-    Plain,
-    /// `max_completion_tokens`, which OpenAI's newer models ask for.
-    Completion,
+    Any,
+    /// OpenAI itself: `max_completion_tokens`, and a key for its cache.
+    OpenAi,
 }
 
-impl MaxTokens {
-    const fn field(self) -> &'static str {
+impl Vendor {
+    const fn max_tokens(self) -> &'static str {
         match self {
-            Self::Plain => "max_tokens",
-            Self::Completion => "max_completion_tokens",
+            Self::Any => "max_tokens",
+            Self::OpenAi => "max_completion_tokens",
         }
     }
 }
@@ -105,12 +108,9 @@ impl Encoder for ChatEncoder {
                 Message::User(content) => {
                     self.said(&WireMessage::said("user", &content.whole()), &content.images, to);
                 }
-                Message::Assistant(answer) => to.push(json(&WireMessage {
-                    // Only an answer without text that calls tools may be null.
-                    content: (!answer.text.is_empty() || answer.calls.is_empty()).then_some(&answer.text),
-                    tool_calls: answer.calls.iter().map(WireCall::of).collect(),
-                    ..WireMessage::said("assistant", "")
-                })),
+                Message::Assistant(answer) => {
+                    to.push(json(&WireMessage::assistant(answer, &self.writing.origin)));
+                }
                 Message::Tool { call, name: _, content } => {
                     let whole = content.whole();
                     to.push(json(&WireMessage {
@@ -131,15 +131,19 @@ impl Encoder for ChatEncoder {
 }
 
 /// The whole body, in pieces.
-pub(super) fn body(max_tokens: MaxTokens, request: ModelRequest) -> Vec<Bytes> {
+pub(super) fn body(vendor: Vendor, request: ModelRequest) -> Vec<Bytes> {
     let mut begin = br#"{"model":"#.to_vec();
     write_json(&mut begin, &*request.model);
-    let limit = format!(
-        r#","{}":{},"stream":true,"stream_options":{{"include_usage":true}},"#,
-        max_tokens.field(),
-        request.max_tokens
-    );
-    begin.extend_from_slice(limit.as_bytes());
+    let (field, limit) = (vendor.max_tokens(), request.max_tokens);
+    let fixed = format!(r#","{field}":{limit},"stream":true,"stream_options":{{"include_usage":true}},"#);
+    begin.extend_from_slice(fixed.as_bytes());
+    if let Some(thinking) = request.thinking {
+        let effort = format!(r#""reasoning_effort":"{}","#, effort(thinking.level));
+        begin.extend_from_slice(effort.as_bytes());
+    }
+    if vendor == Vendor::OpenAi {
+        begin.extend_from_slice(format!(r#""prompt_cache_key":"{}","#, request.session).as_bytes());
+    }
     let headless = request.head.bytes.ends_with(b"[");
     let mut messages = request.messages.assemble(&[], &request.pictures).into_iter();
     // Every message brings its comma; the first of a list must not.
@@ -153,6 +157,17 @@ pub(super) fn body(max_tokens: MaxTokens, request: ModelRequest) -> Vec<Bytes> {
     pieces
 }
 
+/// The vendor's word for a level.
+const fn effort(level: Thinking) -> &'static str {
+    match level {
+        Thinking::Off => "none",
+        Thinking::Minimal => "minimal",
+        Thinking::Low => "low",
+        Thinking::Medium => "medium",
+        Thinking::High => "high",
+    }
+}
+
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: &'static str,
@@ -161,11 +176,41 @@ struct WireMessage<'a> {
     tool_calls: Vec<WireCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_details: Option<&'a Value>,
 }
 
 impl<'a> WireMessage<'a> {
     fn said(role: &'static str, content: &'a str) -> Self {
-        Self { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None }
+        Self {
+            role,
+            content: Some(content),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            reasoning_content: None,
+            reasoning: None,
+            reasoning_details: None,
+        }
+    }
+
+    fn assistant(answer: &'a AssistantMessage, origin: &Origin) -> Self {
+        let returned = Returned::of(answer, origin);
+        let reasoning =
+            |field: &str| returned.reasoning.filter(|(name, _)| *name == field).map(|(_, text)| text);
+        let calls = answer.calls.iter().enumerate().map(|(n, call)| WireCall::of(call, returned.extra(n)));
+        Self {
+            // Only an answer without text that calls tools may be null.
+            content: (!answer.text.is_empty() || answer.calls.is_empty()).then_some(&answer.text),
+            tool_calls: calls.collect(),
+            reasoning_content: reasoning("reasoning_content"),
+            reasoning: reasoning("reasoning"),
+            reasoning_details: returned.details,
+            ..Self::said("assistant", "")
+        }
     }
 }
 
@@ -174,6 +219,8 @@ struct WireCall<'a> {
     id: &'a str,
     r#type: &'static str,
     function: WireFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
@@ -183,14 +230,11 @@ struct WireFunction<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(call: &'a ToolCall) -> Self {
+    fn of(call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
         // Servers parse the arguments of earlier calls and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
-        Self {
-            id: &call.id,
-            r#type: "function",
-            function: WireFunction { name: wire_name(&call.name, NAME), arguments },
-        }
+        let function = WireFunction { name: wire_name(&call.name, NAME), arguments };
+        Self { id: &call.id, r#type: "function", function, extra_content }
     }
 }
 
@@ -204,7 +248,7 @@ struct WireTool<'a> {
 struct OfferedFunction<'a> {
     name: Cow<'a, str>,
     description: &'a str,
-    parameters: &'a serde_json::Value,
+    parameters: &'a Value,
 }
 
 impl<'a> WireTool<'a> {
@@ -288,7 +332,7 @@ mod tests {
         ChatEncoder::new(Writing { origin: Arc::new(origin), sees: true })
     }
 
-    fn assemble(max_tokens: MaxTokens, system: &str, tools: &[ToolSpec], messages: Segments) -> Vec<u8> {
+    fn assemble(vendor: Vendor, system: &str, tools: &[ToolSpec], messages: Segments) -> Vec<u8> {
         let request = ModelRequest {
             call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
             session: SessionId::from_bits(1),
@@ -299,7 +343,7 @@ mod tests {
             messages,
             pictures: BTreeMap::new(),
         };
-        body(max_tokens, request).concat()
+        body(vendor, request).concat()
     }
 
     /// However the messages come, the body is the reference.
@@ -308,7 +352,7 @@ mod tests {
         for parts in [vec![&all[..]], vec![&all[..1], &all[1..5], &all[5..]]] {
             let mut messages = Segments::default();
             parts.into_iter().for_each(|part| encoder().messages(part, &mut messages));
-            let body = assemble(MaxTokens::Plain, system, tools, messages);
+            let body = assemble(Vendor::Any, system, tools, messages);
             let found: Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(&found, reference);
             // The order of keys is that of the reference, too.
@@ -329,14 +373,14 @@ mod tests {
     #[test]
     fn a_body_without_messages_is_json() {
         for system in ["", "s"] {
-            let body = assemble(MaxTokens::Plain, system, &[], Segments::default());
+            let body = assemble(Vendor::Any, system, &[], Segments::default());
             assert!(serde_json::from_slice::<Value>(&body).is_ok());
         }
     }
 
     #[test]
     fn the_limit_has_the_vendors_name() {
-        let body = assemble(MaxTokens::Completion, "", &[], Segments::default());
+        let body = assemble(Vendor::OpenAi, "", &[], Segments::default());
         let found: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!((&found["max_completion_tokens"], found.get("max_tokens")), (&json!(7), None));
     }

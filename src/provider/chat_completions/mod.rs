@@ -4,6 +4,7 @@ mod calls;
 mod chunk;
 mod draft;
 mod encode;
+mod kept;
 #[cfg(test)]
 mod tests;
 mod think;
@@ -17,7 +18,7 @@ use hermod_actors::{
 };
 use http::{HeaderMap, HeaderName, header};
 
-pub use encode::{ChatEncoder, MaxTokens};
+pub use encode::{ChatEncoder, Vendor};
 
 use super::{
     Dialect,
@@ -33,18 +34,13 @@ pub const NAME: &str = "chat_completions";
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChatCompletions {
-    max_tokens: MaxTokens,
+    vendor: Vendor,
 }
 
 impl ChatCompletions {
-    /// The wire format with this field for the limit of the output.
-    pub const fn new(max_tokens: MaxTokens) -> Self {
-        Self { max_tokens }
-    }
-
     /// The dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
-        Self::new(if dialect.host == "api.openai.com" { MaxTokens::Completion } else { MaxTokens::Plain })
+        Self { vendor: if dialect.host == "api.openai.com" { Vendor::OpenAi } else { Vendor::Any } }
     }
 }
 
@@ -66,11 +62,11 @@ impl WireFormat for ChatCompletions {
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {
-        encode::body(self.max_tokens, request)
+        encode::body(self.vendor, request)
     }
 
-    fn decoder(&self, _: Arc<Origin>) -> Box<dyn Decoder> {
-        Box::new(Reader::new(Draft::default()))
+    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder> {
+        Box::new(Reader::new(Draft::new(origin)))
     }
 
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {

@@ -1,9 +1,9 @@
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use hermod_actors::{
-    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, ToolCall, Usage},
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Origin, ToolCall, Usage},
     port::Deltas,
 };
 use proptest::prelude::*;
@@ -28,8 +28,12 @@ impl Deltas for Shown {
     }
 }
 
+fn origin() -> Arc<Origin> {
+    Arc::new(Origin { provider: "p".into(), wire: "chat_completions".into(), model: "m".into() })
+}
+
 fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Result<Answer, Failure> {
-    let mut decoder = Box::new(Reader::new(Draft::default()));
+    let mut decoder = Box::new(Reader::new(Draft::new(origin())));
     for part in parts {
         decoder.push(part, shown)?;
     }
@@ -143,7 +147,7 @@ fn the_last_usage_that_says_something_counts() {
         assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().usage, expected);
     };
     let of = |input_tokens, output_tokens, cached_tokens| {
-        Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens: 0 })
+        Some(Usage { input_tokens, output_tokens, cached_tokens, ..Usage::default() })
     };
     check(&[], None);
     let zero = usage(json!({"prompt_tokens": 0, "completion_tokens": null}));
@@ -218,7 +222,7 @@ fn what_is_no_answer_is_shown() {
 #[test]
 fn an_answer_has_a_limit() {
     let piece = stream(&[delta(json!({"content": "x".repeat(4 << 20)}))]);
-    let mut decoder = Reader::new(Draft::default());
+    let mut decoder = Reader::new(Draft::new(origin()));
     let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
     assert_eq!(results[0], Ok(Progress::Content));
     assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");

@@ -1,0 +1,128 @@
+//! What a vendor wants to see again with the calls of its answer, in the fields that it came in.
+
+use hermod_actors::model::{AssistantMessage, Opaque, Origin};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The fields that carry reasoning as text.
+const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
+/// The texts of a detail that comes in pieces.
+const PIECES: [&str; 3] = ["text", "summary", "signature"];
+
+/// State that is not for people, as it comes in.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept {
+    /// Which of [`TEXTS`] the reasoning came in.
+    field: Option<&'static str>,
+    details: Vec<Value>,
+}
+
+impl Kept {
+    /// Reasoning came in this field.
+    pub(super) fn field(&mut self, field: &'static str) {
+        self.field.get_or_insert(field);
+    }
+
+    /// Takes `reasoning_details`; tells how many bytes that added.
+    pub(super) fn details(&mut self, details: Vec<Value>) -> usize {
+        details.into_iter().map(|detail| self.detail(detail)).sum()
+    }
+
+    /// A detail, or a piece of the one before it.
+    fn detail(&mut self, detail: Value) -> usize {
+        let Value::Object(detail) = detail else { return 0 };
+        let size = detail.values().filter_map(Value::as_str).map(str::len).sum();
+        let continues = |last: &Map<String, Value>| {
+            let same = |key: &str| last.get(key) == detail.get(key);
+            same("index") && same("type") && !detail.contains_key("data") && detail.contains_key("index")
+        };
+        match self.details.last_mut() {
+            Some(Value::Object(last)) if continues(last) => join(last, detail),
+            Some(_) | None => self.details.push(Value::Object(detail)),
+        }
+        size
+    }
+
+    /// What is to be sent back with an answer that asks for calls; `extras` are what some of them came with.
+    pub(super) fn finish(self, origin: &Arc<Origin>, extras: Vec<(usize, Value)>) -> Option<Arc<Opaque>> {
+        let field = self.field.map(|field| json!({ "field": field }));
+        let details = (!self.details.is_empty()).then(|| json!({ "reasoning_details": self.details }));
+        let extras = extras.into_iter().map(|(n, extra)| json!({ "call": n, "extra_content": extra }));
+        let parts: Vec<Value> = field.into_iter().chain(details).chain(extras).collect();
+        (!parts.is_empty()).then(|| Arc::new(Opaque { origin: Arc::clone(origin), parts }))
+    }
+}
+
+fn join(last: &mut Map<String, Value>, piece: Map<String, Value>) {
+    for (key, value) in piece {
+        match (last.get_mut(&key), value) {
+            (Some(Value::String(text)), Value::String(more)) if PIECES.contains(&key.as_str()) => {
+                text.push_str(&more);
+            }
+            (Some(_), Value::Null) => {}
+            (_, value) => drop(last.insert(key, value)),
+        }
+    }
+}
+
+/// What is sent back with an assistant message.
+#[derive(Debug, Default)]
+pub(super) struct Returned<'a> {
+    /// The name of the field and the text for it.
+    pub(super) reasoning: Option<(&'static str, &'a str)>,
+    /// For `reasoning_details`.
+    pub(super) details: Option<&'a Value>,
+    extras: Vec<(u64, &'a Value)>,
+}
+
+impl<'a> Returned<'a> {
+    /// What `origin` is to see again of this message.
+    pub(super) fn of(message: &'a AssistantMessage, origin: &Origin) -> Self {
+        let mut returned = Self::default();
+        if message.calls.is_empty() {
+            return returned;
+        }
+        for part in message.parts_of(origin) {
+            let named = part.get("field").and_then(Value::as_str);
+            let field = named.and_then(|name| TEXTS.into_iter().find(|text| *text == name));
+            returned.reasoning =
+                field.map(|field| (field, message.reasoning.as_str())).or(returned.reasoning);
+            returned.details = part.get("reasoning_details").or(returned.details);
+            let call = part.get("call").and_then(Value::as_u64);
+            returned.extras.extend(call.zip(part.get("extra_content")));
+        }
+        returned
+    }
+
+    /// What the call with this number came with.
+    pub(super) fn extra(&self, call: usize) -> Option<&'a Value> {
+        self.extras.iter().find(|(n, _)| usize::try_from(*n) == Ok(call)).map(|(_, extra)| *extra)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(details: Vec<Value>, expect: &[Value]) {
+        let mut kept = Kept::default();
+        kept.details(details);
+        assert_eq!(kept.details, expect);
+    }
+
+    #[test]
+    fn pieces_of_a_detail_are_joined() {
+        let text = |text: &str| json!({"type": "reasoning.text", "text": text, "index": 0});
+        let signed = json!({"type": "reasoning.text", "signature": "s", "index": 0, "format": null});
+        let whole =
+            json!({"type": "reasoning.text", "text": "ab", "index": 0, "signature": "s", "format": null});
+        check(vec![text("a"), text("b"), signed], &[whole]);
+        let encrypted = |data: &str| json!({"type": "reasoning.encrypted", "data": data, "index": 0});
+        check(vec![encrypted("x"), encrypted("y")], &[encrypted("x"), encrypted("y")]);
+        let summary = |n: u64| json!({"type": "reasoning.summary", "summary": "s", "index": n});
+        check(vec![summary(0), summary(1), json!("no detail")], &[summary(0), summary(1)]);
+        let unnumbered = json!({"type": "reasoning.text", "text": "a"});
+        check(vec![unnumbered.clone(), unnumbered.clone()], &[unnumbered.clone(), unnumbered]);
+    }
+}
