@@ -8,6 +8,7 @@ mod draft;
 mod fold;
 mod history;
 mod input;
+mod ladder;
 mod limits;
 mod recovery;
 mod repair;

@@ -168,6 +168,8 @@ pub struct Retry {
     pub longest_pause: Wait,
     /// Beyond this no pause reaches.
     pub deadline: Wait,
+    /// Whether a refusal asks the next model.
+    pub fallback_on_refusal: bool,
     /// Attempts by what failed.
     pub attempts: Attempts,
 }
