@@ -30,7 +30,7 @@ fn happen(driver: &mut Driver, (runs, said): (&mut u128, &mut u128), what: u8, h
             let timeout_ms = how.is_multiple_of(4).then_some(u64::from(how) * 10);
             let retry = RetryPolicy { fallback_on_refusal: how.is_multiple_of(3), ..RetryPolicy::default() };
             let limits = Limits { max_tokens: 100, timeout_ms, retry, ..Limits::default() };
-            let chain = &["p/m", "q/n", "r/o"][..1 + usize::from(how / 4 % 3)];
+            let chain = &["p/m", "q/n", "r/o"][..=usize::from(how / 4 % 3)];
             driver.submit_to(chain, *runs, (limits, Past::default()));
         }
         1 => {
@@ -99,7 +99,7 @@ fn model_says(driver: &mut Driver, call: CallId, attempt: u32, how: u8) {
     match how % 16 {
         0 => drop(driver.fail(FailureClass::Overloaded)),
         1 => drop(driver.feed(&Input::Lost { call, attempt })),
-        2 => drop(driver.answer_with("", 0, Finish::Stop, effect)),
+        2 | 14 => drop(driver.answer_with("", 0, Finish::Stop, effect)),
         3 => drop(driver.answer_with("cut", 1, Finish::Length, effect)),
         4 => drop(driver.answer(0, effect)),
         8 => drop(driver.answer_message(only_thought(), Finish::Stop, Vec::new())),
@@ -107,7 +107,6 @@ fn model_says(driver: &mut Driver, call: CallId, attempt: u32, how: u8) {
         10 | 11 => drop(driver.answer_with("part ", 0, Finish::Length, effect)),
         12 => drop(driver.answer_with("no", 0, Finish::Refused, effect)),
         13 => drop(driver.answer_with("I look", 1, Finish::ToolCalls, effect)),
-        14 => drop(driver.answer_with("", 0, Finish::Stop, effect)),
         15 => {
             let fault = [Fault::Malformed, Fault::UnknownTool][usize::from(how / 16) % 2];
             let plan = Plan::Refuse { fault, end: CallEnd::error(CallStatus::Error, "no", None, "other") };

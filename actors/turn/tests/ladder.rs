@@ -4,7 +4,7 @@ use super::{Driver, model, run, tool};
 use crate::{
     model::{
         AssistantMessage, Body, CallEnd, EffectClass, FailureClass, Finish, Hash, Limits, Message,
-        ModelAnswered, Past, RetryPolicy, ToolCall,
+        ModelAnswered, ModelStarted, Past, RetryPolicy, ToolCall,
     },
     turn::{Cursor, Input, Plan},
 };
@@ -213,11 +213,7 @@ fn what_was_cut_off_gets_more_room() {
     let room = |limit: u64, cut_off: Said<'_>| {
         let mut driver = submitted(&["p/m"], Limits { max_tokens: limit, ..Limits::default() });
         (1..5).for_each(|iteration| answer(&mut driver, iteration, cut_off));
-        let started = driver.records.iter().filter_map(|record| match &record.body {
-            Body::ModelStarted(started) => Some(started.max_tokens),
-            _ => None,
-        });
-        started.collect::<Vec<_>>()
+        started(&driver).map(|started| started.max_tokens).collect::<Vec<_>>()
     };
     for cut_off in [cut("a"), Said("", "", &["look"], Finish::Length)] {
         assert_eq!(room(8_192, cut_off), [8_192, 16_384, 32_768, 32_768]);
@@ -250,9 +246,16 @@ fn a_refusal_ends_the_run_unless_the_chain_says_otherwise() {
 }
 
 fn answers(driver: &Driver) -> impl Iterator<Item = &ModelAnswered> {
-    driver.records.iter().filter_map(|record| match &record.body {
-        Body::ModelAnswered(answered) => Some(&**answered),
-        _ => None,
+    driver.records.iter().filter_map(|record| {
+        let Body::ModelAnswered(answered) = &record.body else { return None };
+        Some(&**answered)
+    })
+}
+
+fn started(driver: &Driver) -> impl Iterator<Item = &ModelStarted> {
+    driver.records.iter().filter_map(|record| {
+        let Body::ModelStarted(started) = &record.body else { return None };
+        Some(&**started)
     })
 }
 
@@ -281,14 +284,8 @@ fn the_hash_and_the_size_of_a_request_cover_what_it_says_behind_the_view() {
     driver.fail(FailureClass::Overloaded);
     driver.pass(60_000);
     driver.lease(model(1, 4), 2);
-    let started: Vec<_> = driver
-        .records
-        .iter()
-        .filter_map(|record| match &record.body {
-            Body::ModelStarted(started) => Some((started.request, started.reserved.tokens.unwrap_or(0))),
-            _ => None,
-        })
-        .collect();
+    let cost = |started: &ModelStarted| (started.request, started.reserved.tokens.unwrap_or(0));
+    let started: Vec<_> = started(&driver).map(cost).collect();
     let [_, plain, told, continued, retried] = started[..] else { panic!("{started:?}") };
     assert!(plain.0 != told.0 && told.0 != continued.0, "the view is the same, the request is not");
     assert!(plain.1 < told.1, "what is told is reserved for too");
