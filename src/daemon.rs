@@ -318,6 +318,7 @@ fn retry(retry: &config::Retry) -> RetryPolicy {
         first_ms: millis(retry.first_pause.0),
         longest_ms: millis(retry.longest_pause.0),
         deadline_ms: millis(retry.deadline.0),
+        fallback_on_refusal: retry.fallback_on_refusal.0,
         attempts: RetryAttempts {
             rate_limited: attempts.rate_limited.0,
             overloaded: attempts.overloaded.0,

@@ -108,6 +108,25 @@ fn a_model_that_calls_badly_is_told_and_then_given_up() {
 }
 
 #[test]
+fn what_a_run_said_that_did_not_complete_is_a_partial() {
+    let world = World::new();
+    let check = |steps: Value, cause: &str, partial: &str, iterations: u32| {
+        let output = world.run(&["run", "--json", &world.script(&steps), "hi"]);
+        assert_eq!(output.status.code(), Some(1));
+        let result = object(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!((&result["outcome"], &result["cause"]), (&json!("failed"), &json!(cause)), "{result}");
+        assert_eq!((&result["answer"], &result["answer_source"]), (&Value::Null, &json!("partial")));
+        assert_eq!((&result["partial"], &result["iterations"]), (&json!(partial), &json!(iterations)));
+        let shown = world.ok(&["runs", "show", result["run"].as_str().unwrap(), "--json"]);
+        assert_eq!(object(&shown)["said"], partial);
+    };
+    let looks = json!({ "say": "I look", "call": [{ "tool": "list_files" }] });
+    check(json!([looks, { "say": "", "repeat": "forever" }]), "empty_answer", "I look", 6);
+    let cut = json!([{ "say": "half ", "finish": "length", "repeat": "forever" }]);
+    check(cut, "truncated", &"[rehearsal] half ".repeat(4), 4);
+}
+
+#[test]
 fn long_output_is_an_artifact_that_the_model_pages() {
     let world = World::new();
     let make = json!({ "tool": "shell", "arguments": { "command": "seq 1000000" } });

@@ -146,6 +146,9 @@ fn variables_have_the_type_of_their_key() {
         &[("HERMOD_AGENT__MAX_TURNS", "many")],
         &[&["HERMOD_AGENT__MAX_TURNS: agent.max_turns = \"many\": must be a whole number from 1"]],
     );
+    let willing = ("HERMOD_RETRY__FALLBACK_ON_REFUSAL", "true");
+    check("", &[willing], &[("retry.fallback_on_refusal", "true", willing.0)]);
+    check_wrong("", &[(willing.0, "yes")], &[&[willing.0, "= \"yes\": must be true or false"]]);
     check_wrong(
         "",
         &[("HERMOD_FALLBACK_PROVIDERS", "[a")],

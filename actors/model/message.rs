@@ -173,7 +173,8 @@ pub enum Finish {
     Refused,
 }
 
-/// What is wrong with an answer as a whole. How often it happens in a row is counted.
+/// What is wrong with an answer as a whole. How often it happens in a row is counted, and after too often there is none:
+/// the answer is taken as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
@@ -183,15 +184,35 @@ pub enum Flaw {
     Malformed,
     /// It ran into the limit of its output within a call: discarded likewise.
     Truncated,
+    /// It ran into the limit of its output within its text: a part, which the next answer continues.
+    Partial,
+    /// It says nothing about the result of a tool: discarded, and the model is told to go on.
+    EmptyAfterTool,
+    /// It has nothing but reasoning: discarded, and the model is asked to go on from there.
+    OnlyThought,
+    /// It says nothing: discarded, and asked for again.
+    Empty,
+    /// It is a refusal: discarded, and another model is asked.
+    Refused,
 }
 
 impl Flaw {
     /// Whether the answer is not part of the conversation.
     pub const fn discards(self) -> bool {
         match self {
-            Self::UnknownTools => false,
-            Self::Malformed | Self::Truncated => true,
+            Self::UnknownTools | Self::Partial => false,
+            Self::Malformed
+            | Self::Truncated
+            | Self::EmptyAfterTool
+            | Self::OnlyThought
+            | Self::Empty
+            | Self::Refused => true,
         }
+    }
+
+    /// Whether the model is asked again, by the next iteration, with nothing new in the conversation.
+    pub const fn asks_again(self) -> bool {
+        self.discards() || matches!(self, Self::Partial)
     }
 }
 

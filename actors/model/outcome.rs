@@ -68,6 +68,11 @@ pub enum Cause {
     EmptyAnswer,
     /// The answer ran into the limit of its output.
     Truncated,
+    /// The limit of its output was used up before anything was said.
+    OnlyThought {
+        /// The output tokens that it had.
+        max_tokens: u64,
+    },
     /// The model kept calling tools that do not exist.
     UnknownTool,
     /// A limit was reached.
@@ -103,6 +108,11 @@ impl fmt::Display for Cause {
             Self::Provider { failure } => write!(f, "provider: {failure}"),
             Self::EmptyAnswer => f.write_str("empty_answer: the model answered nothing"),
             Self::Truncated => f.write_str("truncated: the answer ran into the model's output limit"),
+            Self::OnlyThought { max_tokens } => write!(
+                f,
+                "only_thought: thinking used up all {max_tokens} output tokens before anything was said; raise \
+                 max_tokens, or let the model think less"
+            ),
             Self::UnknownTool => f.write_str("unknown_tool: the model kept calling tools that do not exist"),
             Self::Limit { refusal } => fmt::Display::fmt(refusal, f),
             Self::Time { limit_ms } => write!(f, "{limit_ms} ms of active time are used up"),

@@ -235,6 +235,9 @@ pub struct ModelAnswered {
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flaw: Option<Flaw>,
+    /// The link of the chain that is asked from now on, counted from 0, if that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<usize>,
     /// What it used, if the provider said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -338,6 +341,16 @@ impl ModelAnswered {
     /// Whether it is not part of the conversation: the model was asked again.
     pub fn is_discarded(&self) -> bool {
         self.flaw.is_some_and(Flaw::discards)
+    }
+
+    /// Whether the model is asked again with nothing new in the conversation.
+    pub fn is_asked_again(&self) -> bool {
+        self.flaw.is_some_and(Flaw::asks_again)
+    }
+
+    /// Whether its text goes on in the next answer that is not discarded.
+    pub fn is_part(&self) -> bool {
+        self.flaw == Some(Flaw::Partial)
     }
 }
 

@@ -14,6 +14,8 @@ pub struct RetryPolicy {
     pub deadline_ms: u64,
     /// How many attempts a failure is worth.
     pub attempts: RetryAttempts,
+    /// Whether a refusal asks the next model of the chain, instead of ending the run.
+    pub fallback_on_refusal: bool,
 }
 
 /// Attempts of one call by the class of failure; what is not here is not tried again.
@@ -38,7 +40,13 @@ pub struct RetryAttempts {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { first_ms: 500, longest_ms: 30_000, deadline_ms: 1_800_000, attempts: RetryAttempts::default() }
+        Self {
+            first_ms: 500,
+            longest_ms: 30_000,
+            deadline_ms: 1_800_000,
+            attempts: RetryAttempts::default(),
+            fallback_on_refusal: false,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::model::{Body, Finish, ModelAnswered, Outcome, Record};
+use crate::model::{Body, ModelAnswered, Outcome, Record};
 
 /// What a run said last, and what that is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +51,7 @@ pub(super) fn said(records: &[Arc<Record>], outcome: Outcome) -> Option<Said> {
         })
         .collect();
     let last = answers.iter().rposition(|answered| !answered.message.text.trim().is_empty())?;
-    // What ran into the limit is continued by the next answer.
-    let is_part =
-        |answered: &&ModelAnswered| answered.finish == Finish::Length && answered.message.calls.is_empty();
-    let parts = answers[..last].iter().rev().take_while(|answered| is_part(answered)).count();
+    let parts = answers[..last].iter().rev().take_while(|answered| answered.is_part()).count();
     let text = answers[last - parts..=last].iter().map(|answered| answered.message.text.as_str()).collect();
     let source = match outcome {
         Outcome::Completed if last + 1 < answers.len() => AnswerSource::EarlierText,
@@ -73,18 +70,23 @@ pub(super) fn said(records: &[Arc<Record>], outcome: Outcome) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AssistantMessage, CallId, RunId, Timestamp, ToolCall};
+    use crate::model::{AssistantMessage, CallId, Finish, Flaw, RunId, Timestamp, ToolCall};
 
-    /// Answers as their text, the number of their calls and how they ended.
+    /// Answers as their text, the number of their calls and what is wrong with them.
     #[track_caller]
-    fn check(answers: &[(&str, usize, Finish)], outcome: Outcome, expect: Option<(&str, AnswerSource)>) {
-        let record = |((text, calls, finish), iteration): (&(&str, usize, Finish), u32)| {
+    fn check(
+        answers: &[(&str, usize, Option<Flaw>)],
+        outcome: Outcome,
+        expect: Option<(&str, AnswerSource)>,
+    ) {
+        let record = |((text, calls, flaw), iteration): (&(&str, usize, Option<Flaw>), u32)| {
             let call = ToolCall { id: "c".into(), name: "look".into(), arguments: "{}".into() };
             let calls = vec![call; *calls];
             let message = AssistantMessage { text: (*text).into(), calls, ..AssistantMessage::default() };
             let call = CallId { run: RunId::from_bits(1), iteration, n: 0 };
-            let (message, finish) = (Arc::new(message), *finish);
-            let answered = ModelAnswered { call, attempt: 1, message, finish, flaw: None, usage: None };
+            let (message, finish, flaw) = (Arc::new(message), Finish::Stop, *flaw);
+            let (fallback, usage) = (None, None);
+            let answered = ModelAnswered { call, attempt: 1, message, finish, flaw, fallback, usage };
             let body = Body::ModelAnswered(Box::new(answered));
             Arc::new(Record { at: Timestamp(0), active_ms: 0, body })
         };
@@ -93,15 +95,15 @@ mod tests {
         assert_eq!(said(&records, outcome), expect);
     }
 
-    const STOP: Finish = Finish::Stop;
-    const LENGTH: Finish = Finish::Length;
+    const PLAIN: Option<Flaw> = None;
+    const PART: Option<Flaw> = Some(Flaw::Partial);
 
     #[test]
     fn the_last_word_is_the_answer() {
         check(&[], Outcome::Failed, None);
-        check(&[("", 1, STOP)], Outcome::Stopped, None);
+        check(&[("", 1, PLAIN)], Outcome::Stopped, None);
         check(
-            &[("I look", 1, STOP), ("done", 0, STOP)],
+            &[("I look", 1, PLAIN), ("done", 0, PLAIN)],
             Outcome::Completed,
             Some(("done", AnswerSource::Final)),
         );
@@ -109,21 +111,32 @@ mod tests {
 
     #[test]
     fn parts_are_joined() {
-        let parts = [("before", 1, LENGTH), ("on", 0, LENGTH), ("e", 0, STOP)];
+        let parts = [("before", 1, PLAIN), ("o", 0, PART), ("n", 0, PART), ("e", 0, PLAIN)];
         check(&parts, Outcome::Completed, Some(("one", AnswerSource::Joined)));
-        check(&parts[..2], Outcome::Failed, Some(("on", AnswerSource::Partial)));
+        check(&parts[..3], Outcome::Failed, Some(("on", AnswerSource::Partial)));
+        // What was discarded between them is no part.
+        let discarded = [("on", 0, PART), ("{", 1, Some(Flaw::Malformed)), ("e", 0, PLAIN)];
+        check(&discarded, Outcome::Completed, Some(("one", AnswerSource::Joined)));
+        // Nor is what was said before.
+        check(
+            &[("on", 0, PART), ("e", 1, PLAIN), ("done", 0, PLAIN)],
+            Outcome::Completed,
+            Some(("done", AnswerSource::Final)),
+        );
     }
 
     #[test]
     fn an_answer_may_have_come_earlier() {
-        let earlier = [("done", 1, STOP), ("", 0, STOP)];
+        let earlier = [("done", 1, PLAIN), ("", 0, PLAIN)];
         check(&earlier, Outcome::Completed, Some(("done", AnswerSource::EarlierText)));
+        let in_parts = [("do", 0, PART), ("ne", 1, PLAIN), ("", 1, PLAIN), ("", 0, PLAIN)];
+        check(&in_parts, Outcome::Completed, Some(("done", AnswerSource::EarlierText)));
     }
 
     #[test]
     fn without_completion_there_is_no_answer() {
         for outcome in [Outcome::Failed, Outcome::Stopped, Outcome::TimedOut, Outcome::BudgetExhausted] {
-            check(&[("I look", 1, STOP)], outcome, Some(("I look", AnswerSource::Partial)));
+            check(&[("I look", 1, PLAIN)], outcome, Some(("I look", AnswerSource::Partial)));
         }
     }
 }

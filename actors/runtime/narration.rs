@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::model::{
         Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, EffectClass, Failure,
-        FailureClass, Finish, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping, StopReason,
+        FailureClass, Finish, Flaw, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping, StopReason,
         Timestamp, ToolCall, Usage,
     };
 
@@ -304,8 +304,14 @@ mod tests {
             message,
             finish,
             flaw: None,
+            fallback: None,
             usage: None,
         }))
+    }
+
+    fn flawed(flaw: Flaw) -> Body {
+        let Body::ModelAnswered(answered) = answered(0) else { unreachable!("it is an answer") };
+        Body::ModelAnswered(Box::new(ModelAnswered { flaw: Some(flaw), ..*answered }))
     }
 
     fn failed(retry_at: Option<i64>) -> Body {
@@ -370,6 +376,17 @@ mod tests {
             (answered(1), "thinking.end 1, tool_call.parsed 1 Look {}, status executing"),
             (started(1, 1), "tool.start 1 Look 1"),
             (started(1, 2), "retry 2, tool.start 1 Look 2"),
+        ]);
+    }
+
+    #[test]
+    fn a_part_goes_on_and_what_is_discarded_is_void() {
+        check(vec![
+            (accepted(1), "status accepted, lifecycle start"),
+            (asked(1), "status thinking, thinking.start 1"),
+            (flawed(Flaw::Partial), "thinking.end 1, iteration.end 1"),
+            (asked(1), "status thinking, thinking.start 1"),
+            (flawed(Flaw::Empty), "thinking.end 1, retry 2, iteration.end 1"),
         ]);
     }
 

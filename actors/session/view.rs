@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Message, RunId, ToolSpec},
+    model::{Content, Message, RunId, ToolSpec},
     port::{Encoder, Head, Segments},
-    turn::{Cursor, Turn},
+    turn::{Cursor, Postscript, Turn},
 };
 
 /// The session's view as its provider wants it written. Each message is encoded once: an iteration encodes only what
@@ -14,10 +14,12 @@ pub(crate) struct EncodedView {
     head: Option<(RunId, Head)>,
     messages: Segments,
     cursor: Cursor,
+    /// The messages that were encoded together last, and where they begin.
+    last: (usize, Vec<Message>),
 }
 
 impl EncodedView {
-    /// The head and the messages of the view as it is now.
+    /// The head and the messages of the view as it is now, with what only this request says.
     pub(crate) fn render(
         &mut self,
         turn: &Turn,
@@ -36,9 +38,46 @@ impl EncodedView {
                 head
             }
         };
-        let (messages, cursor): (Vec<Message>, _) = turn.render(self.cursor);
+        let (mut messages, cursor) = turn.render(self.cursor);
         self.cursor = cursor;
-        encoder.messages(&messages, &mut self.messages);
-        (head, self.messages.clone())
+        if !messages.is_empty() {
+            let last = messages.split_off(last_group(&messages));
+            encoder.messages(&messages, &mut self.messages);
+            self.last = (self.messages.len(), last);
+            encoder.messages(&self.last.1, &mut self.messages);
+        }
+        let messages = match turn.postscript() {
+            Some(postscript) => self.with(&postscript, &**encoder),
+            None => self.messages.clone(),
+        };
+        (head, messages)
+    }
+
+    /// The messages with a postscript, which is forgotten after the request.
+    fn with(&self, Postscript { partial, prompt }: &Postscript, encoder: &dyn Encoder) -> Segments {
+        if let Some(partial) = partial {
+            let mut messages = self.messages.clone();
+            let behind = [Message::Assistant(Arc::clone(partial)), Message::User(Arc::clone(prompt).into())];
+            encoder.messages(&behind, &mut messages);
+            return messages;
+        }
+        let (place, mut last) = self.last.clone();
+        if let Some(Message::User(content) | Message::Tool { content, .. }) = last.last_mut() {
+            let note = content.note.as_deref().unwrap_or_default();
+            *content = Content { note: Some(format!("{note}\n\n{prompt}").into()), ..content.clone() };
+        }
+        let mut messages = self.messages.until(place);
+        encoder.messages(&last, &mut messages);
+        messages
+    }
+}
+
+/// Where the messages begin that are encoded together with the last one: a result belongs to its call.
+fn last_group(messages: &[Message]) -> usize {
+    let is_result = |message: &Message| matches!(message, Message::Tool { .. });
+    let before = messages.len().saturating_sub(1);
+    match messages.last() {
+        Some(last) if is_result(last) => messages.iter().rposition(|message| !is_result(message)).unwrap_or(0),
+        Some(_) | None => before,
     }
 }

@@ -5,23 +5,17 @@ use std::sync::Arc;
 use crate::{
     model::{
         Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, EffectClass, Ended, Failure,
-        FailureClass, Finish, Flaw, LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
+        FailureClass, Flaw, LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
     },
     policy::falls_back,
     turn::{
-        Fault, Plan,
+        Plan,
         draft::Draft,
+        ladder::Verdict,
         limits,
         run::{Asked, Asking, Step},
     },
 };
-
-/// The answer that makes so many in a row all of whose calls name tools that do not exist ends the run.
-const UNKNOWN_TOOLS: u32 = 3;
-/// How often the model is asked again for arguments that are JSON.
-const MALFORMED: u32 = 2;
-/// How often it is asked again for calls that were cut off.
-const TRUNCATED: u32 = 4;
 
 impl Draft {
     /// Starts an attempt of the model call, with the view as it is now.
@@ -41,7 +35,7 @@ impl Draft {
             attempt,
             model: model.clone(),
             view: self.turn.last,
-            request: self.turn.history.hash(),
+            request: self.turn.request_hash(),
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,
@@ -60,44 +54,26 @@ impl Draft {
         if !self.is_asked(call, attempt) {
             return self.late(started, answer);
         }
-        let flaw = self.flaw(answer, plans);
+        let Some(Verdict { flaw, fallback, ended }) = self.run().map(|run| run.judge(answer, plans)) else {
+            return;
+        };
         self.push(Body::ModelAnswered(Box::new(ModelAnswered {
             call,
             attempt,
             message: Arc::new(answer.message.clone()),
             finish: answer.finish,
             flaw,
+            fallback,
             usage: answer.usage,
         })));
-        if flaw.is_some_and(Flaw::discards) {
+        if flaw.is_some_and(Flaw::asks_again) {
             return;
         }
-        let in_a_row = self.run().map_or(0, |run| run.flaws.unknown);
-        let unknown =
-            (in_a_row >= UNKNOWN_TOOLS).then(|| Ended::because(Outcome::Failed, Cause::UnknownTool));
-        if let Some(ended) = outcome_of(answer).or(unknown) {
+        if let Some(ended) = ended {
             return self.end_run(ended);
         }
         self.plan(call, plans);
         self.skip_for_messages();
-    }
-
-    /// What is wrong with an answer that asks for calls. One that was asked for often enough is taken as it is.
-    fn flaw(&self, answer: &Answer, plans: &[Plan]) -> Option<Flaw> {
-        let flaws = self.run()?.flaws;
-        let has =
-            |fault: Fault| move |plan: &Plan| matches!(plan, Plan::Refuse { fault: f, .. } if *f == fault);
-        match answer.finish {
-            Finish::Stop | Finish::ToolCalls if plans.is_empty() => None,
-            Finish::Length if answer.message.calls.is_empty() => None,
-            Finish::Length => (flaws.truncated < TRUNCATED).then_some(Flaw::Truncated),
-            Finish::Stop | Finish::ToolCalls => {
-                let malformed = plans.iter().any(has(Fault::Malformed)) && flaws.malformed < MALFORMED;
-                let unknown = plans.iter().all(has(Fault::UnknownTool));
-                malformed.then_some(Flaw::Malformed).or(unknown.then_some(Flaw::UnknownTools))
-            }
-            Finish::Refused => None,
-        }
     }
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
@@ -197,19 +173,4 @@ fn failed(failure: &Failure) -> Ended {
         | FailureClass::Interrupted => Outcome::Failed,
     };
     Ended::because(outcome, Cause::Provider { failure: failure.clone() })
-}
-
-/// How the run ends with this answer; `None` if it goes on with the answer's calls. What was cut off is never an
-/// answer, and a cut-off call never runs.
-fn outcome_of(answer: &Answer) -> Option<Ended> {
-    let message = &answer.message;
-    match answer.finish {
-        Finish::Refused => Some(Ended { outcome: Outcome::Refused, cause: None }),
-        Finish::Length => Some(Ended::because(Outcome::Failed, Cause::Truncated)),
-        Finish::Stop | Finish::ToolCalls if !message.calls.is_empty() => None,
-        Finish::Stop | Finish::ToolCalls if message.text.trim().is_empty() => {
-            Some(Ended::because(Outcome::Failed, Cause::EmptyAnswer))
-        }
-        Finish::Stop | Finish::ToolCalls => Some(Ended { outcome: Outcome::Completed, cause: None }),
-    }
 }

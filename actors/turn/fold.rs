@@ -12,7 +12,8 @@ use crate::{
     turn::{
         Head, Prefix, Turn,
         history::CallResult,
-        run::{Acting, Asked, Asking, Call, CallState, Flaws, Pause, Phase, Queued, Run, Step},
+        ladder::Ladder,
+        run::{Acting, Asked, Asking, Call, CallState, Pause, Phase, Queued, Run, Step},
         steer::fenced,
     },
 };
@@ -92,9 +93,9 @@ impl Turn {
             iteration: 1,
             usage: Usage::default(),
             spent_tokens: 0,
-            flaws: Flaws::default(),
+            ladder: Ladder::default(),
             stopping: None,
-            step: Step::Asking(Asking::first()),
+            step: Step::Asking(Asking::first(0)),
         }));
     }
 
@@ -128,13 +129,11 @@ impl Turn {
         run.usage.add(&answered.usage.unwrap_or_default());
         let spent = answered.usage.map_or(reserved, |usage| usage.total());
         run.spent_tokens = run.spent_tokens.saturating_add(spent);
-        run.flaws.count(answered.flaw);
-        if answered.is_discarded() {
+        let Some(answer) = run.ladder.take(answered) else {
             run.iteration += 1;
-            run.step = Step::Asking(Asking { is_repeated: true, ..Asking::first() });
+            run.step = Step::Asking(Asking { is_repeated: true, ..Asking::first(run.ladder.link()) });
             return;
-        }
-        let answer = Arc::clone(&answered.message);
+        };
         if answer.calls.is_empty() {
             run.step = Step::Said(answer);
             return;
@@ -209,9 +208,10 @@ impl Turn {
         let Step::Acting(acting) = &run.step else { return };
         let results: Option<Vec<_>> = acting.answer.calls.iter().zip(&acting.calls).map(result).collect();
         let Some(results) = results else { return };
+        run.ladder.acted(&acting.answer.text, results.iter().map(|result| &*result.tool));
         self.history.step(named(&acting.answer, &results), results);
         run.iteration += 1;
-        run.step = Step::Asking(Asking::first());
+        run.step = Step::Asking(Asking::first(run.ladder.link()));
         let id = run.id;
         self.show_messages(id);
     }
@@ -264,13 +264,13 @@ fn named(answer: &Arc<AssistantMessage>, results: &[CallResult]) -> Arc<Assistan
 }
 
 impl Asking {
-    /// A call that nobody has made yet.
-    const fn first() -> Self {
+    /// A call that nobody has made yet, and the link it begins with.
+    const fn first(link: usize) -> Self {
         Self {
             attempt: 1,
             is_repeated: false,
             since: None,
-            link: 0,
+            link,
             failures: Vec::new(),
             state: Asked::Wanted(None),
         }

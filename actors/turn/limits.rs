@@ -11,7 +11,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Fewer output tokens than this are not worth a call: it is refused instead.
 const LEAST_OUTPUT: u64 = 256;
 
-/// An answer that was cut off within a call is asked for again with twice the output, up to this.
+/// After an answer that was cut off twice the output is asked for, up to this.
 const MOST_OUTPUT: u64 = 32_768;
 
 /// What one attempt of a model call asks for, and reserves.
@@ -27,7 +27,7 @@ pub(super) struct Estimate {
 /// what is left.
 pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt) -> Estimate {
     let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
-    let bytes = u64::try_from(turn.history.bytes() + head).unwrap_or(u64::MAX);
+    let bytes = u64::try_from(turn.request_bytes() + head).unwrap_or(u64::MAX);
     let input = bytes / BYTES_PER_TOKEN;
     let input = input.saturating_add(input / 4);
     let wanted = wanted_output(run);
@@ -41,5 +41,5 @@ pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt) -> Estimate {
 /// The output tokens that the call would ask for if there were no budget.
 fn wanted_output(run: &Run) -> u64 {
     let limit = run.spec.limits.max_tokens;
-    limit.max(limit.saturating_mul(1 << run.flaws.truncated.min(20)).min(MOST_OUTPUT))
+    limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT))
 }

@@ -8,6 +8,7 @@ mod draft;
 mod fold;
 mod history;
 mod input;
+mod ladder;
 mod limits;
 mod recovery;
 mod repair;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
+pub(crate) use ladder::Postscript;
 pub(crate) use input::{Effect, Fault, Input, Plan, Want};
 pub(crate) use recovery::{Dormant, Standing};
 pub(crate) use repair::repair;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended,
-        FailureClass, Flaw, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        FailureClass, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
-    turn::input::Effect,
+    turn::{input::Effect, ladder::Ladder},
 };
 
 /// A run that was accepted and has not begun.
@@ -41,31 +41,11 @@ pub(super) struct Run {
     pub(super) usage: Usage,
     /// What its attempts are taken to have cost.
     pub(super) spent_tokens: u64,
-    /// Answers in a row with a flaw.
-    pub(super) flaws: Flaws,
+    /// What answers that are not plain have left behind.
+    pub(super) ladder: Ladder,
     /// How it is to end, once it is being stopped.
     pub(super) stopping: Option<Ended>,
     pub(super) step: Step,
-}
-
-/// How many answers in a row had which flaw; one without any ends the row.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Flaws {
-    pub(super) unknown: u32,
-    pub(super) malformed: u32,
-    pub(super) truncated: u32,
-}
-
-impl Flaws {
-    /// Counts one more answer.
-    pub(super) fn count(&mut self, flaw: Option<Flaw>) {
-        match flaw {
-            None => *self = Self::default(),
-            Some(Flaw::UnknownTools) => self.unknown += 1,
-            Some(Flaw::Malformed) => self.malformed += 1,
-            Some(Flaw::Truncated) => self.truncated += 1,
-        }
-    }
 }
 
 /// Where the loop of a run stands.
@@ -88,7 +68,8 @@ pub(super) struct Asking {
     pub(super) is_repeated: bool,
     /// When the first attempt started, on the session's active clock.
     pub(super) since: Option<u64>,
-    /// The link of the chain that is asked, from 0. The next call begins with the first again.
+    /// The link of the chain that is asked, from 0. The next call begins with the first again, unless that one's answers
+    /// were not taken.
     pub(super) link: usize,
     /// How many attempts at this link have failed in which way.
     pub(super) failures: Vec<(&'static str, u32)>,

@@ -102,13 +102,7 @@ impl Progress {
             1 => ", 1 tool call".into(),
             calls => format!(", {calls} tool calls"),
         };
-        let flaw = match answered.flaw {
-            Some(Flaw::Malformed) => "; arguments are not JSON, asked again",
-            Some(Flaw::Truncated) => "; cut off within a call, asked again",
-            Some(Flaw::UnknownTools) => "; no such tool",
-            None => "",
-        };
-        format!("model {}   answered{took}{tokens}{calls}{flaw}", call.iteration)
+        format!("model {}   answered{took}{tokens}{calls}{}", call.iteration, flaw(answered))
     }
 
     fn started(&mut self, started: &CallStarted, now: u64) -> String {
@@ -144,6 +138,23 @@ impl Progress {
         let begun = self.begun.remove(&call);
         begun.map_or_else(String::new, |begun| format!(" in {}", seconds(now.saturating_sub(begun))))
     }
+}
+
+/// What is wrong with an answer, and what is done about it.
+fn flaw(answered: &ModelAnswered) -> String {
+    let (what, then) = match answered.flaw {
+        None => return String::new(),
+        Some(Flaw::UnknownTools) => return "; no such tool".into(),
+        Some(Flaw::Malformed) => ("arguments are not JSON", "asked again"),
+        Some(Flaw::Truncated) => ("cut off within a call", "asked again"),
+        Some(Flaw::Partial) => ("cut off", "asked to continue"),
+        Some(Flaw::EmptyAfterTool) => ("nothing said", "told to go on"),
+        Some(Flaw::OnlyThought) => ("only thought", "asked to go on from there"),
+        Some(Flaw::Empty) => ("nothing said", "asked again"),
+        Some(Flaw::Refused) => ("refused", "asked again"),
+    };
+    let then = if answered.fallback.is_some() { "the next of the chain is asked" } else { then };
+    format!("; {what}, {then}")
 }
 
 fn failure(failed: &ModelFailed, record: &Record) -> String {
@@ -216,6 +227,7 @@ mod tests {
             message: Arc::new(AssistantMessage { calls, ..AssistantMessage::default() }),
             finish: Finish::ToolCalls,
             flaw: None,
+            fallback: None,
             usage: Some(Usage { input_tokens: 12, output_tokens: 3, ..Usage::default() }),
         }))
     }
@@ -235,6 +247,29 @@ mod tests {
                 Some("model 2   answered, 12 tokens read, 3 written, 1 tool call"),
                 Some("tool 2.1  shell {\"command\":\"ls -l\"}"),
                 Some("tool 2.1  shell ok in 1.5 s"),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_answer_that_is_not_plain_is_told_with_what_is_done_about_it() {
+        let flawed = |flaw, fallback| {
+            let Body::ModelAnswered(answered) = answered() else { unreachable!("it is an answer") };
+            let message = Arc::default();
+            Body::ModelAnswered(Box::new(ModelAnswered {
+                message,
+                flaw: Some(flaw),
+                fallback,
+                usage: None,
+                ..*answered
+            }))
+        };
+        check(
+            vec![flawed(Flaw::Partial, None), flawed(Flaw::Empty, None), flawed(Flaw::Empty, Some(1))],
+            &[
+                Some("model 2   answered; cut off, asked to continue"),
+                Some("model 2   answered; nothing said, asked again"),
+                Some("model 2   answered; nothing said, the next of the chain is asked"),
             ],
         );
     }

@@ -19,5 +19,7 @@ pub use model::{
     Agent, AgentDefaults, Agents, Attempts, Config, Ollama, ProviderDefaults, ProviderSection, Retry, Shell,
     Store, Tools,
 };
-pub use values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Wait, WireName};
+pub use values::{
+    Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName,
+};
 pub use vendors::{OLLAMA, VENDORS, Vendor};

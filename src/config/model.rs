@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{
     keys,
     layer::{Layer, Origin},
-    values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Wait, WireName},
+    values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName},
 };
 use crate::provider::Deadlines;
 
@@ -168,6 +168,8 @@ pub struct Retry {
     pub longest_pause: Wait,
     /// Beyond this no pause reaches.
     pub deadline: Wait,
+    /// Whether a refusal asks the next model.
+    pub fallback_on_refusal: Switch,
     /// Attempts by what failed.
     pub attempts: Attempts,
 }

@@ -23,6 +23,10 @@ pub struct Wait(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(pub Option<Duration>);
 
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch(pub bool);
+
 /// A model's name; `None` if nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model(pub Option<Arc<str>>);
@@ -59,6 +63,7 @@ pub enum Durability {
 const NONE: &str = "none";
 const A_TEXT: &str = "must be a text in quotes";
 const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quotes";
+const A_SWITCH: &str = "must be true or false, without quotes";
 const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
 
 macro_rules! deserialize_by {
@@ -79,6 +84,7 @@ deserialize_by! {
         Some(NONE) => Ok(Self(None)),
         Some(_) | None => wait(value).map(|wait| Self(Some(wait))).map_err(|error| format!("{error}, or \"none\"")),
     };
+    Switch: |value| value.as_bool().map(Self).ok_or_else(|| A_SWITCH.to_owned());
     Model: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
     Chain: chain;
     WireName: wire;

@@ -56,6 +56,7 @@ fn typed(default: &Value, text: &str) -> Value {
             DeValue::parse(text).map_or_else(|_| text.into(), |list| plain(list.get_ref()))
         }
         Value::Array(_) => text.split(',').map(|item| Value::from(item.trim())).collect(),
-        Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => text.into(),
+        Value::Bool(_) => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
+        Value::Null | Value::String(_) | Value::Object(_) => text.into(),
     }
 }

@@ -202,16 +202,18 @@ impl Reader {
         Ok(row)
     }
 
-    /// What the model said last in a run.
+    /// What the model said last in a run; of a text in parts, all of them.
     pub async fn said(&self, row: &RunRow) -> Result<Option<String>, Fault> {
-        let (run, mut said) = (row.id, None);
+        let (run, mut said, mut goes_on) = (row.id, None::<String>, false);
         self.records(row.session, row.first, |(_, record)| {
             if let Body::ModelAnswered(answered) = record.body
                 && answered.call.run == run
                 && !answered.is_discarded()
                 && !answered.message.text.is_empty()
             {
-                said = Some(answered.message.text.clone());
+                let before = said.take().filter(|_| goes_on).unwrap_or_default();
+                said = Some(before + &answered.message.text);
+                goes_on = answered.is_part();
             }
             Ok::<(), Fault>(())
         })

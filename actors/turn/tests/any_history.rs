@@ -9,10 +9,10 @@ use super::{Driver, letters};
 use crate::{
     model::{
         AssistantMessage, Body, CallEnd, CallId, CallStatus, EffectClass, Failure, FailureClass, Finish,
-        Limits, Message, Past, SessionId, StopReason, ToolCall,
+        Limits, Message, Outcome, Past, RetryPolicy, SessionId, StopReason, ToolCall,
     },
     turn::{
-        Cursor, Dormant, Effect, Input,
+        Cursor, Dormant, Effect, Fault, Input, Plan,
         history::History,
         repair::repair,
         run::{CallState, Phase},
@@ -28,7 +28,10 @@ fn happen(driver: &mut Driver, (runs, said): (&mut u128, &mut u128), what: u8, h
         0 => {
             *runs += 1;
             let timeout_ms = how.is_multiple_of(4).then_some(u64::from(how) * 10);
-            driver.submit(*runs, Limits { max_tokens: 100, timeout_ms, ..Limits::default() });
+            let retry = RetryPolicy { fallback_on_refusal: how.is_multiple_of(3), ..RetryPolicy::default() };
+            let limits = Limits { max_tokens: 100, timeout_ms, retry, ..Limits::default() };
+            let chain = &["p/m", "q/n", "r/o"][..=usize::from(how / 4 % 3)];
+            driver.submit_to(chain, *runs, (limits, Past::default()));
         }
         1 => {
             let run = how.is_multiple_of(4).then(|| super::run(u128::from(how / 4) % (*runs + 1)));
@@ -91,13 +94,24 @@ fn serve(driver: &mut Driver, effect: Effect, how: u8) {
 }
 
 fn model_says(driver: &mut Driver, call: CallId, attempt: u32, how: u8) {
-    let effect = EFFECTS[usize::from(how / 8) % EFFECTS.len()];
-    match how % 8 {
+    let effect = EFFECTS[usize::from(how / 16) % EFFECTS.len()];
+    let only_thought = || AssistantMessage { reasoning: format!("hm {how}"), ..AssistantMessage::default() };
+    match how % 16 {
         0 => drop(driver.fail(FailureClass::Overloaded)),
         1 => drop(driver.feed(&Input::Lost { call, attempt })),
-        2 => drop(driver.answer_with("", 0, Finish::Stop, effect)),
+        2 | 14 => drop(driver.answer_with("", 0, Finish::Stop, effect)),
         3 => drop(driver.answer_with("cut", 1, Finish::Length, effect)),
         4 => drop(driver.answer(0, effect)),
+        8 => drop(driver.answer_message(only_thought(), Finish::Stop, Vec::new())),
+        9 => drop(driver.answer_message(only_thought(), Finish::Length, Vec::new())),
+        10 | 11 => drop(driver.answer_with("part ", 0, Finish::Length, effect)),
+        12 => drop(driver.answer_with("no", 0, Finish::Refused, effect)),
+        13 => drop(driver.answer_with("I look", 1, Finish::ToolCalls, effect)),
+        15 => {
+            let fault = [Fault::Malformed, Fault::UnknownTool][usize::from(how / 16) % 2];
+            let plan = Plan::Refuse { fault, end: CallEnd::error(CallStatus::Error, "no", None, "other") };
+            driver.answer_planned("", Finish::ToolCalls, vec![plan]);
+        }
         n => drop(driver.answer(usize::from(n) - 4, effect)),
     }
 }
@@ -129,10 +143,10 @@ fn the_grammar_tells_good_from_bad() {
 }
 
 /// Every prefix of the journal renders to a view that a provider accepts, and what was sent once is sent again as it
-/// was.
+/// was. A postscript goes behind it, is the same for each attempt, and is gone with the call.
 fn every_prefix_is_well_formed(driver: &Driver) {
     let mut turn = Dormant::empty(SessionId::from_bits(1)).awake(&[]);
-    let mut sent = Vec::new();
+    let (mut sent, mut behind) = (Vec::new(), None);
     for (record, n) in driver.records.iter().zip(1..) {
         turn.apply(record);
         let view = letters(&turn);
@@ -140,24 +154,32 @@ fn every_prefix_is_well_formed(driver: &Driver) {
         let (messages, _) = turn.render(Cursor::default());
         assert!(messages.starts_with(&sent), "after {n} records: another view than was sent");
         if let Body::ModelStarted(started) = &record.body {
-            assert!(started.attempt == 1 || messages == sent, "a retry has another view");
-            sent = messages;
+            let postscript = turn.postscript();
+            if postscript.as_ref().is_some_and(|post| post.partial.is_some()) {
+                assert!(is_well_formed(&format!("{view}au")), "after {n} records: {view} with a postscript");
+            }
+            let same = (&messages, &postscript) == (&sent, &behind);
+            assert!(started.attempt == 1 || same, "a retry has another view");
+            (sent, behind) = (messages, postscript);
+        }
+        if matches!(&record.body, Body::ModelAnswered(answered) if !answered.is_asked_again()) {
+            assert_eq!(turn.postscript(), None, "after {n} records");
         }
     }
 }
 
 /// Where in the journal a model is shown more than before: a retry shows what the first attempt has shown, and so does
-/// the question that follows a discarded answer.
+/// the question that follows an answer that was not taken.
 fn new_views(driver: &Driver) -> Vec<usize> {
-    let (mut discarded, mut views) = (false, Vec::new());
+    let (mut asked_again, mut views) = (false, Vec::new());
     for (at, record) in driver.records.iter().enumerate() {
         if let Body::ModelAnswered(answered) = &record.body {
-            discarded = answered.is_discarded();
+            asked_again = answered.is_asked_again();
         }
         if matches!(record.body, Body::RunEnded(_)) {
-            discarded = false;
+            asked_again = false;
         }
-        if matches!(&record.body, Body::ModelStarted(started) if started.attempt == 1 && !discarded) {
+        if matches!(&record.body, Body::ModelStarted(started) if started.attempt == 1 && !asked_again) {
             views.push(at);
         }
     }
@@ -197,6 +219,26 @@ fn nothing_overtakes_a_message(driver: &Driver) {
         if let Body::CallStarted(started) = &record.body {
             let overtakes = started.attempt == 1 && waiting == Some(started.call.run);
             assert!(!overtakes, "{} overtook a message", started.call);
+        }
+    }
+}
+
+/// A run that is completed has said something, whose end the model has confirmed.
+fn what_is_completed_has_an_answer(driver: &Driver) {
+    let mut turn = Dormant::empty(SessionId::from_bits(1)).awake(&[]);
+    let mut last = None;
+    for record in &driver.records {
+        turn.apply(record);
+        if let Body::ModelAnswered(answered) = &record.body {
+            last = Some(answered.finish);
+        }
+        if matches!(&record.body, Body::RunEnded(ended) if ended.ended.outcome == Outcome::Completed) {
+            let said = turn.render(Cursor::default()).0.into_iter().filter_map(|message| match message {
+                Message::Assistant(said) if said.calls.is_empty() => Some(said.text.clone()),
+                Message::Assistant(_) | Message::System(_) | Message::User(_) | Message::Tool { .. } => None,
+            });
+            assert!(said.last().is_some_and(|text| !text.trim().is_empty()), "completed without a word");
+            assert!(matches!(last, Some(Finish::Stop | Finish::ToolCalls)), "completed by {last:?}");
         }
     }
 }
@@ -296,6 +338,7 @@ fn the_promises_are_kept(mut driver: Driver, mut runs: u128, chance: Vec<(u8, u8
     come_to_rest(&mut driver);
     every_prefix_is_well_formed(&driver);
     each_run_and_call_ends_once(&driver);
+    what_is_completed_has_an_answer(&driver);
     each_message_is_read_once(&driver);
     nothing_overtakes_a_message(&driver);
 }

@@ -148,25 +148,6 @@ fn calls_that_were_cut_off_are_asked_for_again_four_times() {
     check_answers(cases, "ua", Some(failed(Cause::Truncated)));
     let good = (vec![admitted()], Finish::ToolCalls, &["model.answered", "call.admitted"][..]);
     check_answers(vec![cut(AGAIN), cut(AGAIN), good, cut(AGAIN)], "uct", None);
-    // A text that was cut off is not a call.
-    check_answers(vec![(vec![], Finish::Length, END)], "ua", Some(failed(Cause::Truncated)));
-}
-
-#[test]
-fn an_answer_that_was_cut_off_gets_more_room() {
-    let room = |limit: u64| {
-        let mut driver = Driver::new();
-        driver.submit(1, Limits { max_tokens: limit, ..Limits::default() });
-        let mut asked = Vec::new();
-        for iteration in 1..5 {
-            driver.lease(model(1, iteration), 1);
-            asked.extend(driver.turn.asking().map(|started| started.max_tokens));
-            driver.answer_planned("", Finish::Length, vec![admitted()]);
-        }
-        asked
-    };
-    assert_eq!(room(8_192), [8_192, 16_384, 32_768, 32_768]);
-    assert_eq!(room(50_000), [50_000; 4]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Finish, Limits,
+        AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Limits,
         NoAllowance, Outcome, StopReason,
     },
     turn::{Effect, Input},
@@ -64,21 +64,6 @@ fn calls_enter_the_view_with_all_their_results_only() {
         driver.feed(&Input::ToolEnded { call: tool(1, 1, n), attempt: 1, end: CallEnd::ok("r") });
     }
     check(&driver, "uctt", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
-}
-
-#[test]
-fn answers_that_are_not_plain_are_never_completed() {
-    for (text, calls, finish, expected) in [
-        ("  ", 0, Finish::Stop, Outcome::Failed),
-        ("half", 0, Finish::Length, Outcome::Failed),
-        ("no", 0, Finish::Refused, Outcome::Refused),
-    ] {
-        let mut driver = asked();
-        let records = driver.answer_with(text, calls, finish, EffectClass::Once);
-        assert_eq!(records, ["model.answered", "run.ended"], "{finish:?}");
-        assert_eq!(outcome(&driver), Some(expected), "{finish:?}");
-        check(&driver, "ua", &[]);
-    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod any_history;
 mod calls;
 mod cases;
 mod fallback;
+mod ladder;
 mod steer;
 mod submissions;
 
@@ -142,13 +143,23 @@ impl Driver {
         finish: Finish,
         plans: Vec<Plan>,
     ) -> Vec<&'static str> {
-        let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
         let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: r#"{"a":1}"#.into() };
         let message = AssistantMessage {
             text: text.into(),
             calls: (0..plans.len()).map(call).collect(),
             ..Default::default()
         };
+        self.answer_message(message, finish, plans)
+    }
+
+    /// The model answers with this message, which has as many calls as there are plans.
+    pub(super) fn answer_message(
+        &mut self,
+        message: AssistantMessage,
+        finish: Finish,
+        plans: Vec<Plan>,
+    ) -> Vec<&'static str> {
+        let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
         let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
         let answer = Arc::new(Answer { message, finish, usage });
         self.feed(&Input::Answered { started, answer, plans: plans.into() })
