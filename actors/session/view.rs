@@ -77,7 +77,9 @@ fn last_group(messages: &[Message]) -> usize {
     let is_result = |message: &Message| matches!(message, Message::Tool { .. });
     let before = messages.len().saturating_sub(1);
     match messages.last() {
-        Some(last) if is_result(last) => messages.iter().rposition(|message| !is_result(message)).unwrap_or(0),
+        Some(last) if is_result(last) => {
+            messages.iter().rposition(|message| !is_result(message)).unwrap_or(0)
+        }
         Some(_) | None => before,
     }
 }

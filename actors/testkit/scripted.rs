@@ -62,7 +62,7 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Writes messages as `{"role", "text" | "calls" | "call" and "content", "images"?}`.
+/// Writes messages as `{"role", "text" | "calls" | "call" and "content", "images" and "pixels"}`.
 #[derive(Debug, Default)]
 pub struct PlainEncoder;
 
@@ -100,6 +100,10 @@ impl Encoder for PlainEncoder {
                 && !content.images.is_empty()
             {
                 value["images"] = content.images.iter().map(|image| image.artifact.handle.as_str()).collect();
+                to.push(format!(",{value}").trim_end_matches('}').to_owned() + r#","pixels":""#);
+                content.images.iter().for_each(|image| to.push_image(image.clone()));
+                to.push(r#""}"#);
+                continue;
             }
             to.push(format!(",{value}"));
         }

@@ -91,7 +91,7 @@ async fn after_a_tool_and_a_silence_the_answer_comes() {
     let result = check(vec![answers], Outcome::Completed, Some(("done", AnswerSource::Final)), 3).await;
     let [_, asked, returned, _] = &result.messages[..] else { panic!("{:?}", result.messages) };
     assert!(matches!(asked, Message::Assistant(said) if said.calls.len() == 1), "{asked:?}");
-    assert!(matches!(returned, Message::Tool { content, .. } if &**content == "result"), "{returned:?}");
+    assert!(matches!(returned, Message::Tool { content, .. } if &*content.text == "result"), "{returned:?}");
 }
 
 #[tokio::test(start_paused = true)]

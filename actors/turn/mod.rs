@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
-pub(crate) use ladder::Postscript;
 pub(crate) use input::{Effect, Fault, Input, Plan, Want};
+pub(crate) use ladder::Postscript;
 pub(crate) use recovery::{Dormant, Standing};
 pub(crate) use repair::repair;
 

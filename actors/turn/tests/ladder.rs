@@ -53,6 +53,7 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
         text: text.into(),
         reasoning: reasoning.into(),
         calls: tools.iter().map(call).collect(),
+        opaque: None,
     };
     let (intent, arguments) = (EffectClass::Pure.into(), Hash::of(b"{}"));
     let plan = |tool: &&str| Plan::Admit { tool: (*tool).into(), intent: Clone::clone(&intent), arguments };
