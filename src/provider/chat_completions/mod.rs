@@ -4,6 +4,8 @@ mod calls;
 mod chunk;
 mod draft;
 mod encode;
+#[cfg(test)]
+mod encode_tests;
 mod kept;
 #[cfg(test)]
 mod tests;

@@ -258,3 +258,43 @@ proptest! {
         let _any = decode_in_all_ways(&body);
     }
 }
+
+#[test]
+fn what_comes_with_calls_is_kept_for_its_maker() {
+    let parts = |chunks: &[Value]| {
+        let answer = decode_in_all_ways(stream(chunks).as_bytes()).unwrap();
+        answer.message.opaque.map(|opaque| (opaque.origin.clone(), opaque.parts.clone()))
+    };
+    let thought = delta(json!({"reasoning_content": "hm"}));
+    let detail =
+        delta(json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0}]}));
+    let function = json!({"name": "f", "arguments": "{}"});
+    let signed = json!({"index": 0, "id": "a", "function": function, "extra_content": {"google": {"s": 1}}});
+    let call = delta(json!({"tool_calls": [signed]}));
+    let expect = vec![
+        json!({"field": "reasoning_content"}),
+        json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0}]}),
+        json!({"call": 0, "extra_content": {"google": {"s": 1}}}),
+    ];
+    let all = [thought.clone(), detail, call, finish("tool_calls")];
+    assert_eq!(parts(&all), Some((origin(), expect)));
+    assert_eq!(
+        parts(&[thought, delta(json!({"content": "said"})), finish("stop")]),
+        None,
+        "no call, no need"
+    );
+}
+
+#[test]
+fn reasoning_that_the_output_leaves_out_is_counted_apart() {
+    let usage = |total: u64| {
+        let details = json!({"reasoning_tokens": 30});
+        let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": total,
+            "completion_tokens_details": details});
+        let body = stream(&[finish("stop"), json!({"choices": [], "usage": usage})]);
+        let usage = decode_in_all_ways(body.as_bytes()).unwrap().usage.unwrap();
+        (usage.output_tokens, usage.apart_tokens, usage.total())
+    };
+    assert_eq!(usage(45), (5, 30, 45));
+    assert_eq!(usage(15), (5, 0, 15));
+}

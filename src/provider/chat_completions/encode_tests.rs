@@ -1,0 +1,229 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use hermod_actors::{
+    model::{
+        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, Opaque, Origin, RunId,
+        SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
+    },
+    port::{Encoder as _, ModelRequest, Segments},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Vendor,
+    encode::{ChatEncoder, body},
+};
+use crate::provider::wire::Writing;
+
+fn tool(name: &str) -> ToolSpec {
+    let parameters = json!({"type": "object", "properties": {"z": {"type": "string"}, "a": {}}});
+    ToolSpec { name: name.into(), description: "It \"does\".".into(), parameters }
+}
+
+fn conversation() -> Vec<Message> {
+    let call = |id: &str, arguments: &str| ToolCall {
+        id: id.into(),
+        name: "read".into(),
+        arguments: arguments.into(),
+    };
+    let calls = vec![call("a", r#"{"p":"ü\n"}"#), call("b", r#"{"p":"#), call("c", "")];
+    let asks = AssistantMessage { calls, ..AssistantMessage::default() };
+    let says = AssistantMessage { text: "Done \u{1f600}".into(), ..AssistantMessage::default() };
+    let tool =
+        |id: &str| Message::Tool { call: id.into(), name: "read".into(), content: "\0\u{2028}".into() };
+    vec![
+        Message::User("Say \"hi\" \\ \u{7f} \u{1} ß".into()),
+        Message::Assistant(Arc::new(asks)),
+        tool("a"),
+        tool("b"),
+        tool("c"),
+        Message::Assistant(Arc::new(says)),
+        Message::User("".into()),
+    ]
+}
+
+fn reference(system: Option<&str>, tools: &Value) -> Value {
+    let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": arguments}});
+    let tool = |id: &str| json!({"role": "tool", "content": "\0\u{2028}", "tool_call_id": id});
+    let calls = [call("a", r#"{"p":"ü\n"}"#), call("b", "{}"), call("c", "{}")];
+    let mut messages = vec![
+        json!({"role": "user", "content": "Say \"hi\" \\ \u{7f} \u{1} ß"}),
+        json!({"role": "assistant", "content": null, "tool_calls": calls}),
+        tool("a"),
+        tool("b"),
+        tool("c"),
+        json!({"role": "assistant", "content": "Done \u{1f600}"}),
+        json!({"role": "user", "content": ""}),
+    ];
+    messages.splice(0..0, system.map(|system| json!({"role": "system", "content": system})));
+    let mut body = json!({"model": "m \"1\"", "max_tokens": 7, "stream": true,
+        "stream_options": {"include_usage": true}, "tools": tools, "messages": messages});
+    if tools.is_null() {
+        body.as_object_mut().unwrap().remove("tools");
+    }
+    body
+}
+
+fn origin(model: &str) -> Arc<Origin> {
+    Arc::new(Origin { provider: "p".into(), wire: "chat_completions".into(), model: model.into() })
+}
+
+fn encoder() -> ChatEncoder {
+    ChatEncoder::new(Writing { origin: origin("m"), sees: true })
+}
+
+fn assemble(vendor: Vendor, system: &str, tools: &[ToolSpec], messages: Segments) -> Vec<u8> {
+    let head = encoder().head(system, tools);
+    let request = ModelRequest { model: "m \"1\"".into(), head, messages, ..request() };
+    body(vendor, request).concat()
+}
+
+/// However the messages come, the body is the reference.
+fn check(system: &str, tools: &[ToolSpec], reference: &Value) {
+    let all = conversation();
+    for parts in [vec![&all[..]], vec![&all[..1], &all[1..5], &all[5..]]] {
+        let mut messages = Segments::default();
+        parts.into_iter().for_each(|part| encoder().messages(part, &mut messages));
+        let body = assemble(Vendor::Any, system, tools, messages);
+        let found: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(&found, reference);
+        // The order of keys is that of the reference, too.
+        assert_eq!(found.to_string(), reference.to_string());
+    }
+}
+
+#[test]
+fn a_body_is_what_its_parts_say() {
+    let spec = |name: &str| json!({"type": "function", "function": tool(name)});
+    check("", &[], &reference(None, &Value::Null));
+    check("Be \"kind\".\nü", &[], &reference(Some("Be \"kind\".\nü"), &Value::Null));
+    let tools = json!([spec("a"), spec("b"), spec("c")]);
+    check("", &[tool("b"), tool("c"), tool("a")], &reference(None, &tools));
+    check("s", &[tool("c"), tool("a"), tool("b")], &reference(Some("s"), &tools));
+}
+
+#[test]
+fn a_body_without_messages_is_json() {
+    for system in ["", "s"] {
+        let body = assemble(Vendor::Any, system, &[], Segments::default());
+        assert!(serde_json::from_slice::<Value>(&body).is_ok());
+    }
+}
+
+#[test]
+fn the_limit_has_the_vendors_name() {
+    let body = assemble(Vendor::OpenAi, "", &[], Segments::default());
+    let found: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&found["max_completion_tokens"], found.get("max_tokens")), (&json!(7), None));
+}
+
+/// What these messages become.
+fn written(messages: &[Message], sees: bool) -> Value {
+    let encoder = ChatEncoder::new(Writing { origin: origin("m"), sees });
+    let mut segments = Segments::default();
+    encoder.messages(messages, &mut segments);
+    let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"UElD"))]);
+    let request = ModelRequest { messages: segments, pictures, ..request() };
+    let body: Value = serde_json::from_slice(&body(Vendor::Any, request).concat()).unwrap();
+    body["messages"].clone()
+}
+
+fn request() -> ModelRequest {
+    ModelRequest {
+        call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
+        session: SessionId::from_bits(1),
+        model: "m".into(),
+        max_tokens: 7,
+        thinking: None,
+        head: encoder().head("", &[]),
+        messages: Segments::default(),
+        pictures: BTreeMap::new(),
+    }
+}
+
+fn picture() -> Image {
+    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 3 } }
+}
+
+fn asks(id: &str, opaque: Option<Opaque>) -> Message {
+    let calls = vec![ToolCall { id: id.into(), name: "math.sin".into(), arguments: "{}".into() }];
+    let (reasoning, opaque) = ("thought".into(), opaque.map(Arc::new));
+    Message::Assistant(Arc::new(AssistantMessage { calls, reasoning, opaque, ..AssistantMessage::default() }))
+}
+
+fn result(id: &str, content: Content) -> Message {
+    Message::Tool { call: id.into(), name: "math.sin".into(), content }
+}
+
+#[test]
+fn pictures_stand_where_they_belong() {
+    let shown = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,UElD"}});
+    let user = [Message::User(Content::new("what?", [picture()]))];
+    let text = |text: &str| json!({"type": "text", "text": text});
+    assert_eq!(written(&user, true), json!([{"role": "user", "content": [text("what?"), shown]}]));
+    let told = "[A picture is here (image/png, 3 bytes); you cannot see it.]";
+    assert_eq!(written(&user, false), json!([{"role": "user", "content": [text("what?"), text(told)]}]));
+    // Behind all results, because no server takes them within one.
+    let acted = [asks("a", None), result("a", Content::new("r", [picture()]))];
+    let behind = json!({"role": "user", "content": [text("[The pictures that the tools returned:]"), shown]});
+    let written = written(&acted, true);
+    assert_eq!((written[1]["content"].clone(), written[2].clone()), (json!("r"), behind));
+}
+
+#[test]
+fn what_the_runtime_says_stands_behind_a_result() {
+    let noted = Content { note: Some(" [note]".into()), ..Content::from("r") };
+    assert_eq!(written(&[asks("a", None), result("a", noted)], true)[1]["content"], "r [note]");
+}
+
+#[test]
+fn reasoning_goes_back_to_its_maker_in_the_field_that_it_came_in() {
+    let details = json!([{"type": "reasoning.encrypted", "data": "x"}]);
+    let extra = json!({"google": {"thought_signature": "s"}});
+    let parts = vec![
+        json!({"field": "reasoning_content"}),
+        json!({"reasoning_details": details}),
+        json!({"call": 0, "extra_content": extra}),
+    ];
+    let from = |model: &str| Opaque { origin: origin(model), parts: parts.clone() };
+    let message = written(&[asks("a", Some(from("m"))), result("a", "r".into())], true)[0].clone();
+    assert_eq!((&message["reasoning_content"], &message["reasoning_details"]), (&json!("thought"), &details));
+    assert_eq!(message["tool_calls"][0]["extra_content"], extra);
+    let plain = written(&[asks("a", None), result("a", "r".into())], true);
+    assert_eq!(written(&[asks("a", Some(from("other"))), result("a", "r".into())], true), plain);
+    assert_eq!(plain[0].get("reasoning_content"), None);
+}
+
+#[test]
+fn a_name_that_no_vendor_takes_is_the_same_in_tools_and_calls() {
+    let head = encoder().head("", &[tool("math.sin")]);
+    let (name, own) = head.names.first_key_value().unwrap();
+    assert_eq!(own, "math.sin");
+    assert!(String::from_utf8_lossy(&head.bytes).contains(&format!("\"name\":\"{name}\"")));
+    let called = written(&[asks("a", None), result("a", "r".into())], true);
+    assert_eq!(called[0]["tool_calls"][0]["function"]["name"], **name);
+}
+
+#[test]
+fn a_level_of_thinking_is_told_as_effort() {
+    let thinking = |level| Some(ThinkingRequest { level, style: ThinkingStyle::Effort });
+    for (level, effort) in [(Thinking::Off, "none"), (Thinking::Minimal, "minimal"), (Thinking::High, "high")]
+    {
+        let body = body(Vendor::Any, ModelRequest { thinking: thinking(level), ..request() }).concat();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["reasoning_effort"], effort);
+    }
+    let none: Value = serde_json::from_slice(&body(Vendor::Any, request()).concat()).unwrap();
+    assert_eq!(none.get("reasoning_effort"), None);
+}
+
+#[test]
+fn the_vendor_itself_is_told_the_session_for_its_cache() {
+    let key = |vendor| {
+        let body: Value = serde_json::from_slice(&body(vendor, request()).concat()).unwrap();
+        body.get("prompt_cache_key").cloned()
+    };
+    assert_eq!(key(Vendor::OpenAi), Some(json!(SessionId::from_bits(1).to_string())));
+    assert_eq!(key(Vendor::Any), None);
+}
