@@ -201,6 +201,19 @@ fn the_step_is_the_same_whatever_the_format() {
     check(ANTHROPIC, &[&["rh_1_1"]], "hurry up", "2 r rh_1_1\n\nhurry up");
 }
 
+#[test]
+fn half_a_request_is_refused() {
+    for format in &FORMATS {
+        let body = history(format.path, &[&["rh_1_1", "rh_1_2"]], "").to_string();
+        assert!((format.read)(body.as_bytes()).is_ok(), "{body}");
+        for cut in 0..body.len() {
+            let refusal = (format.read)(&body.as_bytes()[..cut]).unwrap_err();
+            assert_eq!(refusal.status, 400, "{}", &body[..cut]);
+        }
+        assert_eq!((format.read)(b"\xff").unwrap_err().status, 400);
+    }
+}
+
 /// Asks one after the other, and returns what the cache had: tokens read, tokens written.
 async fn cached(path: &str, bodies: &[Value]) -> Vec<(u64, u64)> {
     let running = start(json!([{ "say": "x", "repeat": "forever" }])).await;

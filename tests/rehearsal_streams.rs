@@ -117,6 +117,50 @@ fn outputs(sealed: &Value) -> [Value; 4] {
     ]
 }
 
+type Event = (&'static str, Value);
+
+/// The events of one item: as it begins, what comes between, and as it ends.
+fn item_events(index: usize, done: &Value, begun: Value, between: Vec<Event>) -> Vec<Event> {
+    let whole = |item: Value| json!({ "output_index": index, "item": item });
+    let place = json!({ "item_id": done["id"], "output_index": index });
+    let between = between.into_iter().map(|(name, fields)| (name, with(place.clone(), fields)));
+    let mut events = vec![("response.output_item.added", whole(with(done.clone(), begun)))];
+    events.extend(between);
+    events.push(("response.output_item.done", whole(done.clone())));
+    events
+}
+
+fn reasoning_events(done: &Value) -> Vec<Event> {
+    let at = |fields: Value| with(json!({ "summary_index": 0 }), fields);
+    let part = |text: &str| at(json!({ "part": { "type": "summary_text", "text": text } }));
+    let between = vec![
+        ("response.reasoning_summary_part.added", part("")),
+        ("response.reasoning_summary_text.delta", at(json!({ "delta": "hm hm" }))),
+        ("response.reasoning_summary_text.done", at(json!({ "text": "hm hm" }))),
+        ("response.reasoning_summary_part.done", part("hm hm")),
+    ];
+    item_events(0, done, json!({ "summary": [] }), between)
+}
+
+fn message_events(done: &Value) -> Vec<Event> {
+    let at = |fields: Value| with(json!({ "content_index": 0 }), fields);
+    let part = |text: &str| at(json!({ "part": with(done["content"][0].clone(), json!({ "text": text })) }));
+    let between = vec![
+        ("response.content_part.added", part("")),
+        ("response.output_text.delta", at(json!({ "delta": "Là", "logprobs": [] }))),
+        ("response.output_text.done", at(json!({ "text": "Là", "logprobs": [] }))),
+        ("response.content_part.done", part("Là")),
+    ];
+    item_events(1, done, json!({ "status": "in_progress", "content": [] }), between)
+}
+
+fn call_events(index: usize, done: &Value, pieces: [&str; 2]) -> Vec<Event> {
+    let delta = |piece: &str| ("response.function_call_arguments.delta", json!({ "delta": piece }));
+    let all = json!({ "arguments": pieces.concat(), "name": "shell" });
+    let between = vec![delta(pieces[0]), delta(pieces[1]), ("response.function_call_arguments.done", all)];
+    item_events(index, done, json!({ "status": "in_progress", "arguments": "" }), between)
+}
+
 #[tokio::test]
 async fn codex_responses_streams() {
     let running = start(step()).await;
@@ -124,67 +168,23 @@ async fn codex_responses_streams() {
         "reasoning": { "effort": "low", "summary": "auto" }, "include": ["reasoning.encrypted_content"],
     });
     let response = post(&running, RESPONSES, &with(request(RESPONSES, "go"), reasoning)).await;
-    let sealed = response.named_events()[2].1["item"]["encrypted_content"].clone();
-    let done = outputs(&sealed);
+    let done = outputs(&response.named_events()[2].1["item"]["encrypted_content"]);
     let usage = json!({
         "input_tokens": 70, "input_tokens_details": { "cached_tokens": 20, "cache_write_tokens": 10 },
         "output_tokens": 3, "output_tokens_details": { "reasoning_tokens": 1 }, "total_tokens": 73,
     });
-    let item = |name, index: usize, item: &Value| (name, json!({ "output_index": index, "item": item }));
-    let begun = |index: usize, fields: Value| {
-        item("response.output_item.added", index, &with(done[index].clone(), fields))
-    };
-    let ended = |index: usize| item("response.output_item.done", index, &done[index]);
-    let summary = |name, fields: Value| {
-        (name, with(json!({ "item_id": "rs_rehearsal_1", "output_index": 0, "summary_index": 0 }), fields))
-    };
-    let part = |text: &str| json!({ "part": { "type": "summary_text", "text": text } });
-    let said = |name, fields: Value| {
-        (name, with(json!({ "item_id": "msg_rehearsal_1", "output_index": 1, "content_index": 0 }), fields))
-    };
-    let text_part =
-        |text: &str| json!({ "part": with(done[1]["content"][0].clone(), json!({ "text": text })) });
-    let call = |index: usize| json!({ "item_id": done[index]["id"], "output_index": index });
-    let delta = |index: usize, text: &str| {
-        ("response.function_call_arguments.delta", with(call(index), json!({ "delta": text })))
-    };
-    let all = |index: usize, text: &str| {
-        let fields = json!({ "arguments": text, "name": "shell" });
-        ("response.function_call_arguments.done", with(call(index), fields))
-    };
-    let in_progress = |content: Value| with(json!({ "status": "in_progress" }), content);
-    let started = json!({ "response": response_object("in_progress", &json!([]), &Value::Null) });
+    let begun = json!({ "response": response_object("in_progress", &json!([]), &Value::Null) });
     let completed = json!({ "response": response_object("completed", &json!(done), &usage) });
-    check_events(
-        &response,
-        &[
-            ("response.created", with(started.clone(), json!({ "sequence_number": 0 }))),
-            ("response.in_progress", with(started, json!({ "sequence_number": 1 }))),
-            begun(0, json!({ "summary": [] })),
-            summary("response.reasoning_summary_part.added", part("")),
-            summary("response.reasoning_summary_text.delta", json!({ "delta": "hm hm" })),
-            summary("response.reasoning_summary_text.done", json!({ "text": "hm hm" })),
-            summary("response.reasoning_summary_part.done", part("hm hm")),
-            ended(0),
-            begun(1, in_progress(json!({ "content": [] }))),
-            said("response.content_part.added", text_part("")),
-            said("response.output_text.delta", json!({ "delta": "Là", "logprobs": [] })),
-            said("response.output_text.done", json!({ "text": "Là", "logprobs": [] })),
-            said("response.content_part.done", text_part("Là")),
-            ended(1),
-            begun(2, in_progress(json!({ "arguments": "" }))),
-            delta(2, "{\"command"),
-            delta(2, "\":\"ls\"}"),
-            all(2, "{\"command\":\"ls\"}"),
-            ended(2),
-            begun(3, in_progress(json!({ "arguments": "" }))),
-            delta(3, "{\"command"),
-            delta(3, "\":\"w\"}"),
-            all(3, "{\"command\":\"w\"}"),
-            ended(3),
-            ("response.completed", with(completed, json!({ "sequence_number": 24 }))),
-        ],
-    );
+    let mut expected = vec![("response.created", begun.clone()), ("response.in_progress", begun)];
+    expected.extend(reasoning_events(&done[0]));
+    expected.extend(message_events(&done[1]));
+    expected.extend(call_events(2, &done[2], ["{\"command", "\":\"ls\"}"]));
+    expected.extend(call_events(3, &done[3], ["{\"command", "\":\"w\"}"]));
+    expected.push(("response.completed", completed));
+    for (number, (_, fields)) in expected.iter_mut().enumerate() {
+        fields["sequence_number"] = number.into();
+    }
+    check_events(&response, &expected);
 }
 
 #[tokio::test]
