@@ -199,7 +199,7 @@ fn calls_and_results_pair() {
     );
     check(
         &[user("a"), calls(&["x", "x"]), results(&["x"])],
-        Some("messages.1: `tool_use` ids must be unique"),
+        Some("messages.1.content.1: `tool_use` ids must be unique"),
     );
 }
 

@@ -121,9 +121,11 @@ impl<'a> Turn<'a> {
     }
 
     fn check_calls(&self, next: Option<&Self>) -> Result<(), Refusal> {
+        // Only within a turn, where the vendor looks at the whole request: a script's ids begin again with each run.
         let calls = self.calls();
-        if (1..calls.len()).any(|n| calls[..n].contains(&calls[n])) {
-            return Err(refuse(format_args!("messages.{}", self.message), "`tool_use` ids must be unique"));
+        let again = self.ids(Kind::ToolUse, "id").enumerate().find(|(n, (_, id))| calls[..*n].contains(id));
+        if let Some((_, (block, _))) = again {
+            return Err(refuse(block.at, "`tool_use` ids must be unique"));
         }
         let results = next.map(Self::leading_results).unwrap_or_default();
         let open: Vec<_> = calls.iter().filter(|id| !results.contains(id)).map(|id| id.0.as_ref()).collect();

@@ -196,7 +196,7 @@ fn check_id(fields: &Fields<'_>, place: &str, start: &str) -> Result<(), Refusal
     let param = format!("{place}.id");
     if !id.starts_with(start) {
         let message = format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{start}'.");
-        return Err(refuse(&param, "invalid_value", message));
+        return Err(refuse(&param, "invalid_id_prefix", message));
     }
     check_length(&param, &id)
 }
