@@ -128,7 +128,7 @@ fn when_picks_the_script_by_the_users_text() {
 fn calls_are_composed_from_earlier_results() {
     let script = script(&json!([{ "steps": [
         { "call": [{ "tool": "shell", "arguments": { "command": "ls", "n": 1 } }, { "tool": "shell" }] },
-        { "reasoning": "{{user}}?", "call": [{ "tool": "shell", "arguments": {
+        { "think": "{{user}}?", "call": [{ "tool": "shell", "arguments": {
             "deep": [{ "text": "said \"{{result:1.1#/stdout | trim}}\"" }, true],
             "last": "{{result:last}}",
         } }, { "tool": "shell", "arguments": "{broken {{step}}" }] },

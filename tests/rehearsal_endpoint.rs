@@ -1,9 +1,12 @@
 //! The rehearsal model through a real socket. Time is virtual: it passes when everything waits.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
-use std::{sync::Arc, time::Duration};
+#[path = "common/played.rs"]
+mod played;
 
-use hermod::rehearsal::{Rehearsal, Running, Script};
+use std::time::Duration;
+
+use hermod::rehearsal::Running;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,75 +14,7 @@ use tokio::{
     time::Instant,
 };
 
-#[derive(Debug)]
-struct Response {
-    status: u16,
-    /// In lower case, one a line.
-    head: String,
-    body: String,
-    /// Whether the body ended as HTTP says.
-    whole: bool,
-}
-
-impl Response {
-    fn parse(bytes: &[u8]) -> Self {
-        let text = std::str::from_utf8(bytes).unwrap();
-        let (head, rest) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let head = head.to_lowercase();
-        let (body, whole) =
-            if head.contains("transfer-encoding: chunked") { dechunk(rest) } else { (rest.to_owned(), true) };
-        Self { status, head, body, whole }
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
-    }
-
-    /// What stands behind `data: ` in each event.
-    fn events(&self) -> Vec<&str> {
-        let events = self.body.split_terminator("\n\n");
-        events.map(|event| event.strip_prefix("data: ").unwrap()).collect()
-    }
-
-    /// The deltas, as JSON.
-    fn deltas(&self) -> Vec<Value> {
-        let chunks = self.events().into_iter().filter_map(|event| serde_json::from_str::<Value>(event).ok());
-        chunks.filter_map(|chunk| chunk["choices"].get(0).map(|choice| choice["delta"].clone())).collect()
-    }
-}
-
-fn dechunk(mut rest: &str) -> (String, bool) {
-    let mut body = String::new();
-    while let Some((size, after)) = rest.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        if size == 0 {
-            return (body, true);
-        }
-        body.push_str(&after[..size]);
-        rest = &after[size + 2..];
-    }
-    (body, false)
-}
-
-async fn start(steps: Value) -> Running {
-    let script = json!({ "name": "t", "scripts": [{ "steps": steps }] });
-    let script = Script::parse(script.to_string().as_bytes()).unwrap();
-    Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.unwrap()
-}
-
-async fn send(running: &Running, head: &str, body: &str) -> Response {
-    let address = running.base_url.strip_prefix("http://").unwrap().strip_suffix("/v1").unwrap();
-    let mut socket = TcpStream::connect(address).await.unwrap();
-    let length = body.len();
-    let request =
-        format!("{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
-    socket.write_all(request.as_bytes()).await.unwrap();
-    let mut bytes = Vec::new();
-    // A reset after the last byte is one of the ways in which a cut connection ends.
-    let _reset = socket.read_to_end(&mut bytes).await;
-    Response::parse(&bytes)
-}
+use played::{Response, send, start};
 
 fn request(stream: bool) -> Value {
     let tool = json!({ "type": "function", "function": { "name": "shell" } });
@@ -94,7 +29,7 @@ async fn ask(running: &Running) -> Response {
 async fn an_answer_streams() {
     let call = json!({ "tool": "shell", "arguments": { "command": "ls" } });
     let running =
-        start(json!([{ "reasoning": "hm", "say": "Là-bas", "call": [call], "chunk": 8, "usage": { "input_tokens": 7, "output_tokens": 3 } }])).await;
+        start(json!([{ "think": "hm", "say": "Là-bas", "call": [call], "chunk": 8, "usage": { "input_tokens": 7, "output_tokens": 3 } }])).await;
     let mut body = request(true);
     body["stream_options"] = json!({ "include_usage": true });
     let response = send(&running, "POST /v1/chat/completions", &body.to_string()).await;

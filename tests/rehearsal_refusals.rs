@@ -128,3 +128,50 @@ fn the_request_itself() {
         Some("the body is no chat completion request: EOF while parsing an object at line 1 column 1"),
     );
 }
+
+#[test]
+fn parts_are_what_they_say() {
+    let image = |url: &str| json!([{ "type": "text", "text": "a" }, { "type": "image_url", "image_url": { "url": url } }]);
+    let with = |message: Value, content: Value| {
+        let mut message = message;
+        message["content"] = content;
+        message
+    };
+    let png = "data:image/png;base64,iVBORw0KGgo=";
+    check(&[with(user(), image(png))], None);
+    check(&[with(user(), image("https://example.com/a.png"))], None);
+    check(&[user(), called(&["x"]), with(result("x"), image(png))], None);
+    check(
+        &[with(user(), image("data:image/gif;base64,iVBORw0KGgo="))],
+        Some(
+            "Invalid 'messages[0].content[1].image_url'. The image is declared as 'image/gif', but its bytes are 'image/png'.",
+        ),
+    );
+    check(
+        &[with(user(), image("a.png"))],
+        Some(
+            "Invalid 'messages[0].content[1].image_url'. Expected a valid URL, but got a value with an invalid format: \
+             give a data URL with base64 or an http(s) URL.",
+        ),
+    );
+    check(
+        &[with(user(), json!([{ "type": "image_url", "image_url": png }]))],
+        Some("messages[0].content[0]: `image_url` must be an object with an `url`"),
+    );
+    check(
+        &[with(user(), json!([{ "type": "input_text", "text": "a" }]))],
+        Some(
+            "messages[0].content[0]: `input_text` in a message of role `user`: it may have `text`, `image_url`, `input_audio`, `file`",
+        ),
+    );
+    check(
+        &[user(), with(said(), image(png))],
+        Some(
+            "messages[1].content[1]: `image_url` in a message of role `assistant`: it may have `text`, `refusal`",
+        ),
+    );
+    check(
+        &[with(user(), json!([{ "type": "text", "text": 7 }]))],
+        Some("messages[0].content[0]: `text` is no string"),
+    );
+}

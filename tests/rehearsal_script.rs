@@ -38,7 +38,7 @@ fn json_of_the_wrong_shape() {
     check_json(
         &one(&json!({ "say": "x", "usage": { "tokens": 1 } })),
         "scripts[0].steps[0].usage.tokens",
-        "unknown field `tokens`; expected one of `input_tokens`, `output_tokens`, `cached_tokens`",
+        "unknown field `tokens`; expected one of `input_tokens`, `output_tokens`, `cached_tokens`, `cache_write_tokens`",
     );
     check_json(
         &one(&json!("hello")),

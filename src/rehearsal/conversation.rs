@@ -13,8 +13,21 @@ pub struct Conversation<'a> {
     pub messages: Vec<Message<'a>>,
     /// Whether tools may be called in the answer.
     pub offers_tools: bool,
+    /// Whether the answer may tell what was thought.
+    pub thinking: Thinking,
     /// The request's length in bytes.
     pub bytes: usize,
+}
+
+/// Whether the model thinks before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thinking {
+    /// Never.
+    Off,
+    /// Where the script says what.
+    Scripted,
+    /// In every answer.
+    Always,
 }
 
 /// One message.
@@ -30,9 +43,10 @@ pub enum Message<'a> {
     Tool(Id<'a>, Content<'a>),
 }
 
-/// A text that is read when somebody asks for it: `null`, a string, or a list of parts with a `text` each.
-#[derive(Debug, Clone, Copy)]
-pub struct Content<'a>(Option<&'a RawValue>);
+/// A text that is read when somebody asks for it: pieces that are each a string or a list of parts, of which those
+/// with a `text` count.
+#[derive(Debug, Clone, Default)]
+pub struct Content<'a>(Vec<&'a RawValue>);
 
 /// A short text such as a call's id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
@@ -53,56 +67,79 @@ pub struct Violation {
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'c, 'a> {
     /// The text that began it.
-    pub user: Content<'a>,
+    pub user: &'c Content<'a>,
     /// What came after.
     pub after: &'c [Message<'a>],
 }
 
 impl<'a> Content<'a> {
-    /// `None` if it is none of the three shapes.
+    /// `null`, a string or a list; `None` if it is none of the three.
     pub fn of(raw: Option<&'a RawValue>) -> Option<Self> {
-        match raw.map(RawValue::get) {
-            None | Some("null") => Some(Self(None)),
-            Some(text) if text.starts_with(['"', '[']) => Some(Self(raw)),
+        match raw.filter(|raw| raw.get() != "null") {
+            None => Some(Self::default()),
+            Some(raw) if raw.get().starts_with(['"', '[']) => Some(Self(vec![raw])),
             Some(_) => None,
         }
     }
 
-    /// The text; parts joined. What cannot be decoded is returned as it was written.
+    /// Adds a piece: a string or a list of parts.
+    pub fn push(&mut self, piece: &'a RawValue) {
+        self.0.push(piece);
+    }
+
+    /// The text: parts joined, pieces with a blank line between. What cannot be decoded is returned as it was written.
     pub fn text(&self) -> Cow<'a, str> {
+        match self.0[..] {
+            [] => "".into(),
+            [piece] => text_of(piece.get()),
+            _ => {
+                let texts: Vec<_> = self.0.iter().map(|piece| text_of(piece.get())).collect();
+                let texts: Vec<_> = texts.iter().map(AsRef::as_ref).filter(|text| !text.is_empty()).collect();
+                texts.join("\n\n").into()
+            }
+        }
+    }
+
+    /// Whether pictures are among its parts.
+    pub fn shows_pictures(&self) -> bool {
         #[derive(Deserialize)]
         struct Part<'a> {
-            #[serde(borrow)]
-            text: Option<Id<'a>>,
+            #[serde(borrow, rename = "type")]
+            kind: Option<Id<'a>>,
         }
-        let Some(raw) = self.0.map(RawValue::get) else { return "".into() };
-        if raw.starts_with('"') {
-            return serde_json::from_str(raw).map_or(raw.into(), |Id(text)| text);
-        }
-        match serde_json::from_str::<Vec<Part<'_>>>(raw) {
-            Ok(parts) => parts
-                .into_iter()
-                .filter_map(|part| part.text)
-                .map(|Id(text)| text.into_owned())
-                .collect::<String>()
-                .into(),
-            Err(_) => raw.into(),
-        }
+        self.0.iter().filter(|piece| piece.get().starts_with('[')).any(|piece| {
+            let parts = serde_json::from_str::<Vec<Part<'_>>>(piece.get()).unwrap_or_default();
+            parts.iter().any(|part| part.kind.as_ref().is_some_and(|kind| kind.0 == "image_url"))
+        })
     }
 
     /// Whether there is no content at all; an empty text is one.
     pub fn is_null(&self) -> bool {
-        self.0.is_none()
+        self.0.is_empty()
     }
+}
 
-    fn raw(&self) -> &'a str {
-        self.0.map_or("null", RawValue::get)
+fn text_of(piece: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Part<'a> {
+        #[serde(borrow)]
+        text: Option<Id<'a>>,
+    }
+    if piece.starts_with('"') {
+        return serde_json::from_str(piece).map_or(piece.into(), |Id(text)| text);
+    }
+    match serde_json::from_str::<Vec<Part<'_>>>(piece) {
+        Ok(parts) => {
+            let texts = parts.into_iter().filter_map(|part| part.text);
+            texts.map(|Id(text)| text.into_owned()).collect::<String>().into()
+        }
+        Err(_) => piece.into(),
     }
 }
 
 impl<'a> Conversation<'a> {
-    /// Whether the roles follow each other as every provider wants it: system messages, then user and assistant in
-    /// turn, each assistant message with calls followed at once by one result for each, and then by an assistant.
+    /// Whether the roles follow each other as the strictest copies of `chat_completions` want it: system messages, then user and assistant in
+    /// turn, each assistant message with calls followed at once by one result for each, and then by an assistant, or by pictures.
     pub fn check(&self) -> Result<(), Violation> {
         let mut previous = None;
         let mut open = Vec::new();
@@ -125,7 +162,12 @@ impl<'a> Conversation<'a> {
         let mut last = None;
         for (index, message) in self.messages.iter().enumerate().rev() {
             let Message::User(user) = message else { continue };
-            let run = Run { user: *user, after: &self.messages[index + 1..] };
+            // Pictures that a tool has returned, which have no other place than behind the results.
+            let is_shown = index.checked_sub(1).is_some_and(|before| matches!(self.messages[before], Message::Tool(..)));
+            if is_shown {
+                continue;
+            }
+            let run = Run { user, after: &self.messages[index + 1..] };
             if !is_nudge(user) {
                 return Some(run);
             }
@@ -134,7 +176,7 @@ impl<'a> Conversation<'a> {
         last
     }
 
-    /// The same for every attempt of one request, whatever else the request says.
+    /// The same for every attempt of one request, whatever else the request says and in which format.
     pub fn key(&self) -> Hash {
         let mut hasher = Hasher::default();
         for message in &self.messages {
@@ -171,7 +213,9 @@ fn follow<'c, 'a>(
         (Message::Assistant(..), _) if at_start => "the first message after the system's must be the user's",
         (Message::Assistant(..), Some(Message::Assistant(..))) => "two assistant messages in a row",
         (Message::User(_), Some(Message::User(_))) => "two user messages in a row",
-        (Message::User(_), Some(Message::Tool(..))) => "a user message directly after a tool message",
+        (Message::User(content), Some(Message::Tool(..))) if !content.shows_pictures() => {
+            "a user message directly after a tool message"
+        }
         (Message::Assistant(content, calls), _) if calls.is_empty() && content.is_null() => {
             "an assistant message with neither content nor tool_calls"
         }
@@ -191,7 +235,7 @@ fn follow<'c, 'a>(
 
 fn part(hasher: &mut Hasher, role: &[u8], content: &Content<'_>, ids: &[Id<'_>]) {
     hasher.part(role);
-    hasher.part(content.raw().as_bytes());
+    hasher.part(content.text().as_bytes());
     for Id(id) in ids {
         hasher.part(id.as_bytes());
     }
@@ -213,17 +257,17 @@ impl Run<'_, '_> {
     }
 
     /// The newest result with this call id.
-    pub fn result(&self, call: &str) -> Option<Content<'_>> {
+    pub fn result(&self, call: &str) -> Option<&Content<'_>> {
         self.after.iter().rev().find_map(|message| match message {
-            Message::Tool(id, content) if id.0 == call => Some(*content),
+            Message::Tool(id, content) if id.0 == call => Some(content),
             Message::Tool(..) | Message::System(_) | Message::User(_) | Message::Assistant(..) => None,
         })
     }
 
     /// The newest result.
-    pub fn last_result(&self) -> Option<Content<'_>> {
+    pub fn last_result(&self) -> Option<&Content<'_>> {
         self.after.iter().rev().find_map(|message| match message {
-            Message::Tool(_, content) => Some(*content),
+            Message::Tool(_, content) => Some(content),
             Message::System(_) | Message::User(_) | Message::Assistant(..) => None,
         })
     }

@@ -4,6 +4,7 @@
 //! renders that as the events of the wire format, and [`Rehearsal`] moves the bytes. All but the last is pure, so
 //! whoever hosts the model, a revived run meets the same one. The script's format is described in `docs/rehearsal.md`.
 
+mod cache;
 mod conversation;
 mod faults;
 mod next;
@@ -12,7 +13,8 @@ mod server;
 mod stream;
 pub mod wire;
 
-pub use conversation::{Content, Conversation, Id, Message, Run, Violation};
+pub use cache::{Cache, Cached};
+pub use conversation::{Content, Conversation, Id, Message, Run, Thinking, Violation};
 pub use faults::Faults;
 pub use next::{Scripted, call_id, next};
 pub use script::{Cut, Fault, FaultRule, Pace, Script, ScriptError};

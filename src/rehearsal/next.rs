@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt::Write};
 use hermod_actors::model::{Answer, AssistantMessage, Finish, ToolCall, Usage};
 
 use super::{
-    CLOSING, Conversation, PREFIX, Pace, Run, Script,
+    CLOSING, Cached, Content, Conversation, PREFIX, Pace, Run, Script, Thinking,
     script::{FaultRule, Results, Step},
 };
 
@@ -14,10 +14,21 @@ pub struct Scripted<'s> {
     pub step: u64,
     /// The answer, with its usage.
     pub answer: Answer,
+    /// Whether the script says what was read from a cache and written to it.
+    pub says_cached: bool,
     /// How fast it comes.
     pub pace: Pace,
     /// What goes wrong instead, for the first attempts.
     pub fault: Option<&'s FaultRule>,
+}
+
+impl Scripted<'_> {
+    /// Counts what a cache had of the request, as far as tokens were read at all.
+    pub fn count(&mut self, cached: Cached) {
+        let Some(usage) = &mut self.answer.usage else { return };
+        usage.cached_tokens = cached.read.min(usage.input_tokens);
+        usage.cache_write_tokens = cached.written.min(usage.input_tokens - usage.cached_tokens);
+    }
 }
 
 /// The answer to a conversation: a function of the two and of nothing else.
@@ -26,19 +37,25 @@ pub fn next<'s>(script: &'s Script, conversation: &Conversation<'_>) -> Scripted
     let number = run.map_or(1, |run| run.step());
     let step = run.and_then(|run| script.steps_for(&run.user.text())).and_then(|steps| steps.at(number));
     let (Some(run), Some(step)) = (run, step) else {
-        let message = AssistantMessage { text: format!("{PREFIX}{CLOSING}"), ..AssistantMessage::default() };
+        let message = AssistantMessage {
+            text: format!("{PREFIX}{CLOSING}"),
+            reasoning: thought(None, number, conversation.thinking),
+            ..AssistantMessage::default()
+        };
         let usage = Some(estimate(conversation, &message));
         let answer = Answer { message, finish: Finish::Stop, usage };
-        return Scripted { step: number, answer, pace: Pace::default(), fault: None };
+        return Scripted { step: number, answer, says_cached: false, pace: Pace::default(), fault: None };
     };
-    let message = perform(step, &Scene { run, step: number }, conversation.offers_tools);
+    let message = perform(step, &Scene { run, step: number }, conversation);
     let natural = if message.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
     let mut usage = estimate(conversation, &message);
     usage.input_tokens = step.usage.input_tokens.unwrap_or(usage.input_tokens);
     usage.output_tokens = step.usage.output_tokens.unwrap_or(usage.output_tokens);
     usage.cached_tokens = step.usage.cached_tokens.unwrap_or(usage.cached_tokens);
+    usage.cache_write_tokens = step.usage.cache_write_tokens.unwrap_or(usage.cache_write_tokens);
+    let says_cached = step.usage.cached_tokens.or(step.usage.cache_write_tokens).is_some();
     let answer = Answer { message, finish: step.finish.unwrap_or(natural), usage: Some(usage) };
-    Scripted { step: number, answer, pace: step.pace, fault: step.fault.as_ref() }
+    Scripted { step: number, answer, says_cached, pace: step.pace, fault: step.fault.as_ref() }
 }
 
 /// The id of call `n` of step `step`, both from 1.
@@ -53,12 +70,12 @@ pub(super) fn step_of(id: &str) -> Option<u64> {
     step.parse().ok()
 }
 
-fn perform(step: &Step, scene: &Scene<'_, '_>, offers_tools: bool) -> AssistantMessage {
+fn perform(step: &Step, scene: &Scene<'_, '_>, conversation: &Conversation<'_>) -> AssistantMessage {
     let act = &step.act;
     let mut text = act.say.as_ref().map(|say| say.render(scene)).unwrap_or_default();
     let mut calls = Vec::with_capacity(act.calls.len());
     for (n, (tool, arguments)) in (1..).zip(&act.calls) {
-        if offers_tools {
+        if conversation.offers_tools {
             let (id, arguments) = (call_id(scene.step, n), arguments.render(scene));
             calls.push(ToolCall { id, name: tool.clone(), arguments });
         } else {
@@ -74,8 +91,17 @@ fn perform(step: &Step, scene: &Scene<'_, '_>, offers_tools: bool) -> AssistantM
     if calls.is_empty() && !text.is_empty() {
         text.insert_str(0, PREFIX);
     }
-    let reasoning = act.reasoning.as_ref().map(|reasoning| reasoning.render(scene)).unwrap_or_default();
-    AssistantMessage { text, reasoning, calls, opaque: None }
+    let scripted = act.think.as_ref().map(|think| think.render(scene));
+    let reasoning = thought(scripted, scene.step, conversation.thinking);
+    AssistantMessage { text, reasoning, calls }
+}
+
+fn thought(scripted: Option<String>, step: u64, thinking: Thinking) -> String {
+    match (thinking, scripted) {
+        (Thinking::Off, _) | (Thinking::Scripted, None) => String::new(),
+        (Thinking::Scripted | Thinking::Always, Some(thought)) => thought,
+        (Thinking::Always, None) => format!("(rehearsal) this is step {step}"),
+    }
 }
 
 /// A token is taken for four bytes.
@@ -96,11 +122,11 @@ struct Scene<'c, 'a> {
 
 impl Results for Scene<'_, '_> {
     fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
-        self.run.result(&call_id(step, n)).map(|content| content.text())
+        self.run.result(&call_id(step, n)).map(Content::text)
     }
 
     fn last(&self) -> Option<Cow<'_, str>> {
-        self.run.last_result().map(|content| content.text())
+        self.run.last_result().map(Content::text)
     }
 
     fn user(&self) -> Cow<'_, str> {

@@ -16,8 +16,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Fault, Faults, Pace, Script, next, stream,
-    wire::{Events, Refusal, Reply, chat_completions},
+    Cache, Fault, Faults, Pace, Script, next, stream,
+    wire::{Events, Exchange, FORMATS, Format, Refusal, Reply},
 };
 
 /// A longer request is refused with 413.
@@ -42,6 +42,7 @@ struct Stage {
     script: Arc<Script>,
     model: String,
     faults: Faults,
+    cache: Cache,
     stop: CancellationToken,
 }
 
@@ -63,13 +64,15 @@ impl Rehearsal {
     {
         let stop = CancellationToken::new();
         let model = script.model();
-        let stage = Arc::new(Stage { script, model, faults: Faults::default(), stop: stop.clone() });
-        let router = Router::new()
-            .route("/v1/chat/completions", post(complete))
-            .route("/v1/models", get(models))
-            .fallback(unknown)
-            .method_not_allowed_fallback(unknown)
-            .with_state(stage);
+        let (faults, cache) = (Faults::default(), Cache::default());
+        let stage = Arc::new(Stage { script, model, faults, cache, stop: stop.clone() });
+        let mut router = Router::new().route("/v1/models", get(models));
+        for format in &FORMATS {
+            let answer = move |State(stage), request| answer(format, stage, request);
+            router = router.route(format.path, post(answer));
+        }
+        // Only of the routes that are there already.
+        let router = router.fallback(unknown).method_not_allowed_fallback(unknown).with_state(stage);
         // A delta that waits for the acknowledgement of the one before would not be a stream.
         let listener = listener.tap_io(|socket| {
             let _only_slower_without = socket.set_nodelay(true);
@@ -104,28 +107,31 @@ impl Drop for Running {
     }
 }
 
-async fn complete(State(stage): State<Arc<Stage>>, request: Request) -> Response {
+async fn answer(format: &'static Format, stage: Arc<Stage>, request: Request) -> Response {
+    if let Some(header) = format.header.filter(|header| !request.headers().contains_key(*header)) {
+        return refuse(format, &Refusal::bad_request(None, format!("{header}: header is required")));
+    }
     let body = match to_bytes(request.into_body(), BODY_LIMIT).await {
         Ok(body) => body,
         Err(error) => {
             let message = format!("the request body could not be read (limit {BODY_LIMIT} bytes): {error}");
-            return refuse(&Refusal { status: 413, message, param: None });
+            return refuse(format, &Refusal::new(413, message));
         }
     };
-    let Played { events, pace, fault, reply } = match play(&stage, &body) {
+    let Played { events, pace, fault, reply } = match play(format, &stage, &body) {
         Ok(played) => played,
-        Err(refusal) => return refuse(&refusal),
+        Err(refusal) => return refuse(format, &refusal),
     };
     drop(body);
     if !stream::wait(pace.delay, &stage.stop).await {
-        return refuse(&Refusal { status: 503, message: "the rehearsal is over".into(), param: None });
+        return refuse(format, &Refusal::new(503, "the rehearsal is over"));
     }
     if let Some(Fault::Status { status, headers, body }) = fault {
-        return scripted_error(*status, headers, body.as_deref());
+        return scripted_error(format, *status, headers, body.as_deref());
     }
     let content_type = match reply {
         Reply::Whole => "application/json",
-        Reply::Stream | Reply::StreamWithUsage => "text/event-stream",
+        Reply::Stream => "text/event-stream",
     };
     respond(StatusCode::OK, content_type, stream::body(events, pace, fault, stage.stop.clone()))
 }
@@ -138,33 +144,44 @@ struct Played<'s> {
     reply: Reply,
 }
 
-fn play<'s>(stage: &'s Stage, body: &[u8]) -> Result<Played<'s>, Refusal> {
-    let exchange = chat_completions::read(body)?;
-    let scripted = next(&stage.script, &exchange.conversation);
-    let fault = stage.faults.strike(&scripted, &exchange.conversation);
-    let events = chat_completions::write(&scripted, &stage.model, exchange.reply);
-    Ok(Played { events, pace: scripted.pace, fault, reply: exchange.reply })
+fn play<'s>(format: &Format, stage: &'s Stage, body: &[u8]) -> Result<Played<'s>, Refusal> {
+    let exchange = (format.read)(body)?;
+    let Exchange { conversation, prefix, reply, .. } = &exchange;
+    let mut scripted = next(&stage.script, conversation);
+    let fault = stage.faults.strike(&scripted, conversation);
+    if !scripted.says_cached && !matches!(fault, Some(Fault::Status { .. })) {
+        scripted.count(stage.cache.meet(prefix));
+    }
+    let events = (format.write)(&scripted, &exchange, &stage.model);
+    Ok(Played { events, pace: scripted.pace, fault, reply: *reply })
 }
 
-async fn models(State(stage): State<Arc<Stage>>) -> Response {
-    respond(StatusCode::OK, "application/json", chat_completions::models(&stage.model).into())
+async fn models(State(stage): State<Arc<Stage>>, request: Request) -> Response {
+    let body = (format_of(&request).models)(&stage.model);
+    respond(StatusCode::OK, "application/json", body.into())
 }
 
 async fn unknown(request: Request) -> Response {
-    let message = format!(
-        "there is no {} {} here: use POST /v1/chat/completions or GET /v1/models",
-        request.method(),
-        request.uri().path()
-    );
-    refuse(&Refusal { status: 404, message, param: None })
+    let (method, path) = (request.method(), request.uri().path());
+    let doors: Vec<_> = FORMATS.iter().map(|format| format!("POST {}", format.path)).collect();
+    let doors = doors.join(", ");
+    let message = format!("there is no {method} {path} here: use {doors} or GET /v1/models");
+    refuse(format_of(&request), &Refusal::new(404, message))
 }
 
-fn scripted_error(status: StatusCode, headers: &HeaderMap, body: Option<&str>) -> Response {
-    let message = format!("(rehearsal) the script answers {status} here");
-    let refusal = Refusal { status: status.as_u16(), message, param: None };
+/// The format whose path or header this request has; the first one if none.
+fn format_of(request: &Request) -> &'static Format {
+    let by_path = FORMATS.iter().find(|format| format.path == request.uri().path());
+    let has = |header: &str| request.headers().contains_key(header);
+    let by_header = || FORMATS.iter().find(|format| format.header.is_some_and(has));
+    by_path.or_else(by_header).unwrap_or(&FORMATS[0])
+}
+
+fn scripted_error(format: &Format, status: StatusCode, headers: &HeaderMap, body: Option<&str>) -> Response {
+    let message = format!("(rehearsal) the script answers {} here", status.as_u16());
     let mut response = match body {
         Some(body) => respond(status, "application/json", body.to_owned().into()),
-        None => refuse(&refusal),
+        None => refuse(format, &Refusal::new(status.as_u16(), message)),
     };
     for (name, value) in headers {
         response.headers_mut().insert(name, value.clone());
@@ -172,9 +189,9 @@ fn scripted_error(status: StatusCode, headers: &HeaderMap, body: Option<&str>) -
     response
 }
 
-fn refuse(refusal: &Refusal) -> Response {
+fn refuse(format: &Format, refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    respond(status, "application/json", chat_completions::error(refusal).into())
+    respond(status, "application/json", (format.error)(refusal).into())
 }
 
 fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response {

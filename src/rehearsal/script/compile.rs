@@ -54,7 +54,7 @@ pub(crate) struct Step {
 #[derive(Debug, Clone)]
 pub(crate) struct Act {
     pub(in crate::rehearsal) say: Option<Template>,
-    pub(in crate::rehearsal) reasoning: Option<Template>,
+    pub(in crate::rehearsal) think: Option<Template>,
     pub(in crate::rehearsal) calls: Vec<(String, Arguments)>,
 }
 
@@ -238,11 +238,7 @@ fn compile_step(place: &str, spec: StepSpec, first: u64, default: Pace) -> Resul
     Ok(Step {
         first,
         last,
-        act: Act {
-            say: template("say", spec.say)?,
-            reasoning: template("reasoning", spec.reasoning)?,
-            calls,
-        },
+        act: Act { say: template("say", spec.say)?, think: template("think", spec.think)?, calls },
         pace,
         usage: spec.usage.unwrap_or_default(),
         finish: spec.finish.map(FinishSpec::neutral),
@@ -268,7 +264,7 @@ impl FinishSpec {
 /// Every template of a step must refer to a call of a step before it.
 fn check_sources(place: &str, step: &Step, earlier: &Steps) -> Result<(), ScriptError> {
     let act = &step.act;
-    let texts = [("say", &act.say), ("reasoning", &act.reasoning)];
+    let texts = [("say", &act.say), ("think", &act.think)];
     for (field, template) in texts {
         for source in template.iter().flat_map(Template::sources) {
             check_source(source, earlier)

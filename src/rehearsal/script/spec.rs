@@ -46,8 +46,8 @@ pub(super) struct StepSpec {
     /// Tools to call, all in this one answer.
     #[schemars(length(min = 1))]
     pub(super) call: Option<Vec<CallSpec>>,
-    /// What is thought before, with templates.
-    pub(super) reasoning: Option<String>,
+    /// What is thought before, with templates; told to whoever asks for it.
+    pub(super) think: Option<String>,
     /// Bytes of text or arguments in one delta.
     #[schemars(range(min = 1))]
     pub(super) chunk: Option<usize>,
@@ -91,6 +91,8 @@ pub(crate) struct UsageSpec {
     pub(crate) output_tokens: Option<u64>,
     /// Of the tokens read, those from the cache.
     pub(crate) cached_tokens: Option<u64>,
+    /// Of the tokens read, those that were written to the cache.
+    pub(crate) cache_write_tokens: Option<u64>,
 }
 
 /// Why an answer ends.

@@ -16,6 +16,14 @@ impl Events {
         self.close();
     }
 
+    /// Adds an event with a name.
+    pub(super) fn named(&mut self, name: &str, body: &impl Serialize) {
+        self.bytes.extend(b"event: ");
+        self.bytes.extend(name.as_bytes());
+        self.bytes.push(b'\n');
+        self.data(body);
+    }
+
     /// Adds an event whose data is no JSON.
     pub(super) fn mark(&mut self, text: &str) {
         self.bytes.extend(b"data: ");
@@ -102,9 +110,11 @@ mod tests {
         let mut events = Events::default();
         events.data(&1);
         events.data(&"two");
+        events.named("three", &3);
         events.mark("[DONE]");
         let pieces = events.clone().split();
-        assert_eq!(pieces, ["data: 1\n\n", "data: \"two\"\n\n", "data: [DONE]\n\n"]);
+        let expected = ["data: 1\n\n", "data: \"two\"\n\n", "event: three\ndata: 3\n\n", "data: [DONE]\n\n"];
+        assert_eq!(pieces, expected);
         assert_eq!(events.joined(), pieces.concat());
     }
 }

@@ -1,21 +1,56 @@
 //! The wire formats: bytes of a request in, bytes of an answer out, nothing else.
 //!
-//! Each format is one file with the same three functions: `read`, `write` and `error`.
+//! Each format is one file or folder with the same functions, and a line in [`FORMATS`].
 
+pub mod anthropic_messages;
 pub mod chat_completions;
+pub mod codex_responses;
 mod events;
+mod fields;
+mod image;
+mod openai;
+mod prefix;
+mod seal;
 
 pub use events::Events;
+pub use prefix::{Caching, Prefix, Stop};
 
-use super::Conversation;
+use super::{Conversation, Id, Scripted};
+
+/// A wire format.
+#[derive(Debug)]
+pub struct Format {
+    /// Where it is spoken.
+    pub path: &'static str,
+    /// A header without which a request is refused.
+    pub header: Option<&'static str>,
+    /// Reads a request as a strict provider would.
+    pub read: fn(&[u8]) -> Result<Exchange<'_>, Refusal>,
+    /// Writes an answer as it is wanted, by a model that calls itself so.
+    pub write: fn(&Scripted<'_>, &Exchange<'_>, &str) -> Events,
+    /// The body of an error response.
+    pub error: fn(&Refusal) -> String,
+    /// The body of the list of models, of which there is one.
+    pub models: fn(&str) -> String,
+}
+
+/// All formats; the first one answers where none can be told.
+pub static FORMATS: [Format; 3] =
+    [chat_completions::FORMAT, anthropic_messages::FORMAT, codex_responses::FORMAT];
 
 /// A request that was understood.
 #[derive(Debug)]
 pub struct Exchange<'a> {
     /// What is asked.
     pub conversation: Conversation<'a>,
+    /// The model that is asked for: what is thought is sealed for it.
+    pub model: Id<'a>,
     /// How the answer is wanted.
     pub reply: Reply,
+    /// What of it is wanted beside texts and calls.
+    pub include: Include,
+    /// What a cache may know of the request.
+    pub prefix: Prefix,
 }
 
 /// How an answer is wanted.
@@ -25,8 +60,17 @@ pub enum Reply {
     Whole,
     /// As server-sent events.
     Stream,
-    /// As server-sent events, the usage in one of its own.
-    StreamWithUsage,
+}
+
+/// What an answer contains only where it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Include {
+    /// The usage, in a stream.
+    pub usage: bool,
+    /// What was thought, in words.
+    pub thoughts: bool,
+    /// What was thought, in the form that is sent back.
+    pub sealed_thoughts: bool,
 }
 
 /// Why a request is refused, as the client will read it.
@@ -38,11 +82,27 @@ pub struct Refusal {
     pub message: String,
     /// The field at fault.
     pub param: Option<String>,
+    /// The vendor's word for it.
+    pub code: Option<&'static str>,
 }
 
 impl Refusal {
+    /// A response with an error.
+    pub fn new(status: u16, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), param: None, code: None }
+    }
+
     /// A request that no provider would accept.
     pub fn bad_request(param: Option<&str>, message: impl Into<String>) -> Self {
-        Self { status: 400, message: message.into(), param: param.map(str::to_owned) }
+        Self { param: param.map(str::to_owned), ..Self::new(400, message) }
     }
+
+    fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
+    }
+}
+
+/// How an answer to `stream` comes.
+fn reply(stream: Option<bool>) -> Reply {
+    if stream == Some(true) { Reply::Stream } else { Reply::Whole }
 }

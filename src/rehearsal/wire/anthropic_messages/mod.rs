@@ -1,0 +1,43 @@
+//! The `anthropic_messages` wire format: `POST /v1/messages`.
+
+mod block;
+mod cache;
+mod request;
+mod tools;
+mod turn;
+mod write;
+
+pub use request::read;
+pub use write::{error, models, write};
+
+use std::fmt::Display;
+
+use super::{
+    Format, Refusal,
+    fields::{FieldProblem, Wrong},
+};
+
+/// `anthropic_messages`.
+pub const FORMAT: Format =
+    Format { path: "/v1/messages", header: Some("anthropic-version"), read, write, error, models };
+
+fn refuse(place: impl Display, problem: impl Display) -> Refusal {
+    Refusal::bad_request(None, format!("{place}: {problem}"))
+}
+
+/// Refuses a field of the object at `place`; the request itself has none.
+fn refuse_field(place: impl Display, problem: &FieldProblem) -> Refusal {
+    let place = place.to_string();
+    let dot = if place.is_empty() { "" } else { "." };
+    let place = format!("{place}{dot}{}", problem.field);
+    match problem.what {
+        Wrong::Missing => refuse(place, "Field required"),
+        Wrong::Unknown => refuse(place, "Extra inputs are not permitted"),
+        Wrong::Type(expected) => refuse(place, format!("Input should be a valid {expected}")),
+    }
+}
+
+/// What the names of tools and the ids of calls are made of.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}

@@ -1,0 +1,161 @@
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    block::{Block, Holder, blocks},
+    cache::{Parts, Ttl, prefix},
+    refuse, refuse_field,
+    tools::{Choice, choice, tools},
+    turn,
+};
+use crate::rehearsal::{
+    Content, Conversation, Message, Thinking,
+    wire::{
+        Exchange, Include, Refusal,
+        fields::{FieldProblem, Fields, Shape},
+        reply,
+    },
+};
+
+/// The smallest budget of thoughts.
+const LEAST_BUDGET: u64 = 1024;
+
+const REQUEST: Shape = Shape {
+    required: &["model", "max_tokens", "messages"],
+    optional: &[
+        "system",
+        "stream",
+        "tools",
+        "tool_choice",
+        "thinking",
+        "temperature",
+        "top_k",
+        "top_p",
+        "stop_sequences",
+        "metadata",
+        "service_tier",
+        "cache_control",
+        "container",
+        "context_management",
+        "compaction",
+        "diagnostics",
+        "fallbacks",
+        "inference_geo",
+        "mcp_servers",
+        "output_config",
+        "output_format",
+        "speed",
+    ],
+};
+
+/// Reads a request as the vendor would.
+pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
+    let raw = serde_json::from_slice::<&RawValue>(body);
+    let raw = raw.map_err(|error| {
+        Refusal::bad_request(None, format!("The request body is not valid JSON: {error}"))
+    })?;
+    let fields = Fields::of(raw)
+        .ok_or_else(|| Refusal::bad_request(None, "The request body must be a JSON object"))?;
+    fields.check(&REQUEST).map_err(of_request)?;
+    let model = fields.text("model").map_err(of_request)?;
+    if model.0.is_empty() {
+        return Err(refuse("model", "String should have at least 1 character"));
+    }
+    let tools = tools(&fields)?;
+    let choice = choice(&fields, &tools)?;
+    let (thinking, include) = thoughts(&fields, choice)?;
+    let system = fields.get("system");
+    let system_blocks = system.map_or(Ok(Vec::new()), |raw| blocks(raw, None, Holder::System, &model.0))?;
+    let messages = fields.need("messages", "list").map_err(of_request)?;
+    let turns = turn::turns(messages, &model.0)?;
+    turn::check(&turns, thinking)?;
+    let prefix = prefix(&Parts {
+        model: &model.0,
+        tools: &tools,
+        system: &system_blocks,
+        blocks: turns.iter().flat_map(|turn| turn.blocks.iter().map(|block| (turn.name(), block))).collect(),
+        last: Ttl::of(&fields, "")?,
+    })?;
+    let mut messages = Vec::with_capacity(turns.len() + 1);
+    messages.extend(system_message(system, &system_blocks));
+    turns.iter().for_each(|turn| turn.tell(&mut messages));
+    let offers_tools = !tools.is_empty() && choice != Choice::None;
+    let stream = fields.read("stream", "boolean").map_err(of_request)?;
+    Ok(Exchange {
+        conversation: Conversation { messages, offers_tools, thinking, bytes: body.len() },
+        model,
+        reply: reply(stream),
+        include,
+        prefix,
+    })
+}
+
+fn of_request(problem: FieldProblem) -> Refusal {
+    refuse_field("", &problem)
+}
+
+fn system_message<'a>(raw: Option<&'a RawValue>, blocks: &[Block<'a>]) -> Option<Message<'a>> {
+    let raw = raw.filter(|_| !blocks.is_empty());
+    raw.and_then(|raw| Content::of(Some(raw))).map(Message::System)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    Enabled,
+    Disabled,
+    Adaptive,
+    BetweenTools,
+}
+
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Display {
+    Summarized,
+    Omitted,
+}
+
+/// Reads `thinking`, and what must not stand beside it.
+fn thoughts(request: &Fields<'_>, choice: Choice) -> Result<(Thinking, Include), Refusal> {
+    let max_tokens = request.need::<u64>("max_tokens", "integer").map_err(of_request)?;
+    if max_tokens == 0 {
+        return Err(refuse("max_tokens", "Input should be greater than or equal to 1"));
+    }
+    let temperature = request.read::<f64>("temperature", "number").map_err(of_request)?;
+    if temperature.is_some_and(|temperature| !(0.0..=1.0).contains(&temperature)) {
+        return Err(refuse("temperature", "range: 0..1"));
+    }
+    let none = Include::default();
+    let Some(fields) = request.read::<Fields<'_>>("thinking", "dictionary").map_err(of_request)? else {
+        return Ok((Thinking::Off, none));
+    };
+    let at = |problem| refuse_field("thinking", &problem);
+    let mode =
+        fields.need("type", "mode: 'adaptive', 'between_tools', 'disabled' or 'enabled'").map_err(at)?;
+    let display = fields.read("display", "display: 'omitted' or 'summarized'").map_err(at)?;
+    let thoughts = display != Some(Display::Omitted);
+    let include = Include { thoughts, sealed_thoughts: true, ..none };
+    match mode {
+        Mode::Disabled => return Ok((Thinking::Off, none)),
+        Mode::Adaptive | Mode::BetweenTools => return Ok((Thinking::Scripted, include)),
+        Mode::Enabled => {}
+    }
+    let budget = fields.need::<u64>("budget_tokens", "integer");
+    let budget = budget.map_err(|problem| refuse_field("thinking.enabled", &problem))?;
+    if budget < LEAST_BUDGET {
+        let problem = format!("Input should be greater than or equal to {LEAST_BUDGET}");
+        return Err(refuse("thinking.enabled.budget_tokens", problem));
+    }
+    let beside = if budget >= max_tokens {
+        "`max_tokens` must be greater than `thinking.budget_tokens`."
+    } else if choice == Choice::Forced {
+        "Thinking may not be enabled when tool_choice forces tool use."
+    } else if temperature.is_some_and(|temperature| temperature < 1.0) {
+        "`temperature` may only be set to 1 when thinking is enabled."
+    } else if request.get("top_k").is_some() {
+        "`top_k` must be unset when thinking is enabled."
+    } else {
+        return Ok((Thinking::Always, include));
+    };
+    Err(Refusal::bad_request(None, beside))
+}

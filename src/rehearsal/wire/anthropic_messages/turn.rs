@@ -1,0 +1,199 @@
+use serde_json::value::RawValue;
+
+use super::{
+    block::{Block, Holder, Kind, blocks},
+    refuse, refuse_field,
+};
+use crate::rehearsal::{
+    Content, Id, Message, Thinking,
+    wire::{
+        Refusal,
+        fields::{Fields, Shape},
+    },
+};
+
+const MESSAGE: Shape = Shape { required: &["role", "content"], optional: &[] };
+
+/// Messages of one role in a row, which count as one.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    role: Holder,
+    /// The first message.
+    message: usize,
+    contents: Vec<&'a RawValue>,
+    pub(super) blocks: Vec<Block<'a>>,
+}
+
+/// Reads `messages`, each checked on its own.
+pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<Turn<'a>>, Refusal> {
+    let mut turns: Vec<Turn<'_>> = Vec::with_capacity(messages.len());
+    let last = messages.len().checked_sub(1);
+    let last = last.ok_or_else(|| refuse("messages", "at least one message is required"))?;
+    for (index, raw) in messages.into_iter().enumerate() {
+        let place = format!("messages.{index}");
+        let fields = Fields::of(raw).ok_or_else(|| refuse(&place, "Input should be a valid dictionary"))?;
+        let role = fields.need::<Holder>("role", "role: 'user' or 'assistant'");
+        let role = role.map_err(|problem| refuse_field(&place, &problem))?;
+        fields.check(&MESSAGE).map_err(|problem| refuse_field(&place, &problem))?;
+        let content = fields.need("content", "string or list");
+        let content = content.map_err(|problem| refuse_field(&place, &problem))?;
+        let blocks = blocks(content, Some(index), role, model)?;
+        if blocks.is_empty() && (index < last || role == Holder::User) {
+            let problem =
+                "all messages must have non-empty content except for the optional final assistant message";
+            return Err(refuse(place, problem));
+        }
+        match turns.last_mut().filter(|turn| turn.role == role) {
+            None => turns.push(Turn { role, message: index, contents: vec![content], blocks }),
+            Some(turn) => {
+                turn.contents.push(content);
+                turn.blocks.extend(blocks);
+            }
+        }
+    }
+    Ok(turns)
+}
+
+/// Whether the turns fit each other.
+pub(super) fn check(turns: &[Turn<'_>], thinking: Thinking) -> Result<(), Refusal> {
+    if turns.first().is_none_or(|turn| turn.role != Holder::User) {
+        return Err(refuse("messages", "first message must use the \"user\" role"));
+    }
+    let mut before = None;
+    for (index, turn) in turns.iter().enumerate() {
+        turn.check_results(before)?;
+        turn.check_calls(turns.get(index + 1))?;
+        turn.check_end()?;
+        before = Some(turn);
+    }
+    if let [.., last] = turns {
+        last.check_prefill()?;
+    }
+    if thinking == Thinking::Always { check_thinking(turns) } else { Ok(()) }
+}
+
+impl<'a> Turn<'a> {
+    /// Its role.
+    pub(super) fn name(&self) -> &'static str {
+        match self.role {
+            Holder::Assistant => "assistant",
+            Holder::User | Holder::System | Holder::Result => "user",
+        }
+    }
+
+    /// The texts `field` of the blocks of `kind`, each with its block.
+    fn ids(&self, kind: Kind, field: &'static str) -> impl Iterator<Item = (&Block<'a>, Id<'a>)> {
+        let of_kind = self.blocks.iter().filter(move |block| block.kind == kind);
+        of_kind.filter_map(move |block| Some((block, block.text(field)?)))
+    }
+
+    fn calls(&self) -> Vec<Id<'a>> {
+        self.ids(Kind::ToolUse, "id").map(|(_, id)| id).collect()
+    }
+
+    fn leading_results(&self) -> Vec<Id<'a>> {
+        let leading = self.blocks.iter().take_while(|block| block.kind == Kind::ToolResult);
+        leading.filter_map(|block| block.text("tool_use_id")).collect()
+    }
+
+    fn check_results(&self, before: Option<&Self>) -> Result<(), Refusal> {
+        let open = before.map(Self::calls).unwrap_or_default();
+        let mut seen = Vec::new();
+        for (block, id) in self.ids(Kind::ToolResult, "tool_use_id") {
+            if !open.contains(&id) {
+                let problem = format!(
+                    "unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must \
+                     have a corresponding `tool_use` block in the previous message.",
+                    id.0
+                );
+                return Err(refuse(block.at, problem));
+            }
+            if seen.contains(&id) {
+                let problem = format!(
+                    "each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
+                    id.0
+                );
+                return Err(refuse(block.at, problem));
+            }
+            seen.push(id);
+        }
+        Ok(())
+    }
+
+    fn check_calls(&self, next: Option<&Self>) -> Result<(), Refusal> {
+        // Only within a turn, where the vendor looks at the whole request: a script's ids begin again with each run.
+        let calls = self.calls();
+        let again = self.ids(Kind::ToolUse, "id").enumerate().find(|(n, (_, id))| calls[..*n].contains(id));
+        if let Some((_, (block, _))) = again {
+            return Err(refuse(block.at, "`tool_use` ids must be unique"));
+        }
+        let results = next.map(Self::leading_results).unwrap_or_default();
+        let open: Vec<_> = calls.iter().filter(|id| !results.contains(id)).map(|id| id.0.as_ref()).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let problem = format!(
+            "`tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use` block \
+             must have a corresponding `tool_result` block in the next message.",
+            open.join(", ")
+        );
+        Err(refuse(format_args!("messages.{}", self.message), problem))
+    }
+
+    fn check_end(&self) -> Result<(), Refusal> {
+        if !self.blocks.last().is_some_and(Block::is_thinking) {
+            return Ok(());
+        }
+        let problem = "The final block in an assistant message cannot be `thinking`.";
+        Err(refuse(format_args!("messages.{}", self.message), problem))
+    }
+
+    /// An assistant's turn at the end is the beginning of the answer.
+    fn check_prefill(&self) -> Result<(), Refusal> {
+        let text = self.blocks.last().filter(|_| self.role == Holder::Assistant);
+        let text = text.filter(|block| block.kind == Kind::Text).and_then(|block| block.text("text"));
+        if text.is_none_or(|Id(text)| text.trim_end() == text) {
+            return Ok(());
+        }
+        Err(refuse("messages", "final assistant content cannot end with trailing whitespace"))
+    }
+
+    /// Adds it to the messages that the script looks at. What is said beside results belongs to the last of them.
+    pub(super) fn tell(&self, messages: &mut Vec<Message<'a>>) {
+        let mut all = Content::default();
+        self.contents.iter().for_each(|content| all.push(content));
+        if self.role == Holder::Assistant {
+            messages.push(Message::Assistant(all, self.calls()));
+            return;
+        }
+        let mut results: Vec<_> = self.ids(Kind::ToolResult, "tool_use_id").collect();
+        let Some((last, last_id)) = results.pop() else {
+            messages.push(Message::User(all));
+            return;
+        };
+        let content = |block: &Block<'a>| Content::of(block.fields.get("content")).unwrap_or_default();
+        messages.extend(results.into_iter().map(|(block, id)| Message::Tool(id, content(block))));
+        let mut content = content(last);
+        self.contents.iter().for_each(|piece| content.push(piece));
+        messages.push(Message::Tool(last_id, content));
+    }
+}
+
+/// With `thinking`, the assistant's turn that the answer goes on with must begin with what was thought.
+fn check_thinking(turns: &[Turn<'_>]) -> Result<(), Refusal> {
+    let at = turns.iter().rposition(|turn| turn.role == Holder::Assistant);
+    let Some((assistant, after)) = at.and_then(|at| Some((turns.get(at)?, &turns[at + 1..]))) else {
+        return Ok(());
+    };
+    let goes_on = after.first().is_none_or(|turn| !turn.leading_results().is_empty());
+    let Some(first) = assistant.blocks.first().filter(|first| goes_on && !first.is_thinking()) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final `assistant` \
+         message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` \
+         blocks). To avoid this requirement, disable `thinking`.",
+        if first.kind == Kind::ToolUse { "tool_use" } else { "text" }
+    );
+    Err(refuse(format_args!("{}.type", first.at), problem))
+}

@@ -1,0 +1,174 @@
+use hermod_actors::model::{Finish, ToolCall, Usage};
+use serde_json::{Value, json};
+
+use crate::rehearsal::{
+    Scripted,
+    wire::{Events, Exchange, Refusal, Reply, events::pieces, seal::seal},
+};
+
+/// One block of an answer.
+enum Block<'a> {
+    Thinking { thought: &'a str, signature: String },
+    Text(&'a str),
+    Call(&'a ToolCall),
+}
+
+/// Writes an answer as it is wanted: the same request gets the same bytes, its usage apart.
+pub fn write(scripted: &Scripted<'_>, exchange: &Exchange<'_>, model: &str) -> Events {
+    let blocks = blocks(scripted, exchange);
+    let usage = usage(scripted.answer.usage.unwrap_or_default());
+    let mut message = json!({
+        "id": format!("msg_rehearsal_{}", scripted.step),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+        "usage": usage,
+    });
+    match exchange.reply {
+        Reply::Whole => {
+            message["content"] = blocks.iter().map(Block::whole).collect();
+            message["stop_reason"] = stop_reason(scripted.answer.finish).into();
+            Events::whole(&message)
+        }
+        Reply::Stream => {
+            message["usage"]["output_tokens"] = 1.into();
+            stream(scripted, &blocks, &message, &usage)
+        }
+    }
+}
+
+fn blocks<'a>(scripted: &'a Scripted<'_>, exchange: &Exchange<'_>) -> Vec<Block<'a>> {
+    let said = &scripted.answer.message;
+    let mut blocks = Vec::new();
+    if !said.reasoning.is_empty() {
+        let thought = if exchange.include.thoughts { said.reasoning.as_str() } else { "" };
+        blocks.push(Block::Thinking { thought, signature: seal(&exchange.model.0, &said.reasoning) });
+    }
+    if !said.text.is_empty() {
+        blocks.push(Block::Text(&said.text));
+    }
+    blocks.extend(said.calls.iter().map(Block::Call));
+    blocks
+}
+
+impl Block<'_> {
+    fn whole(&self) -> Value {
+        match self {
+            Self::Thinking { thought, signature } => {
+                json!({ "type": "thinking", "thinking": thought, "signature": signature })
+            }
+            Self::Text(text) => json!({ "type": "text", "text": text }),
+            Self::Call(call) => {
+                // A script may write what is no JSON; here it can only be told as a text.
+                let input = serde_json::from_str(&call.arguments);
+                let input = input.unwrap_or_else(|_| Value::String(call.arguments.clone()));
+                json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+            }
+        }
+    }
+
+    /// What a stream begins it with.
+    fn start(&self) -> Value {
+        match self {
+            Self::Thinking { .. } => json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            Self::Text(_) => json!({ "type": "text", "text": "" }),
+            Self::Call(call) => {
+                json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} })
+            }
+        }
+    }
+
+    fn deltas(&self, chunk: Option<usize>) -> Vec<Value> {
+        match self {
+            Self::Thinking { thought, signature } => {
+                let thoughts = pieces(thought, chunk);
+                let thoughts = thoughts.map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
+                let signature = json!({ "type": "signature_delta", "signature": signature });
+                thoughts.chain([signature]).collect()
+            }
+            Self::Text(text) => {
+                pieces(text, chunk).map(|piece| json!({ "type": "text_delta", "text": piece })).collect()
+            }
+            Self::Call(call) => {
+                let pieces = [""].into_iter().chain(pieces(&call.arguments, chunk));
+                pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect()
+            }
+        }
+    }
+}
+
+/// An event is named as its type.
+fn send(events: &mut Events, kind: &str, mut body: Value) {
+    if let Value::Object(fields) = &mut body {
+        fields.shift_insert(0, "type".into(), kind.into());
+    }
+    events.named(kind, &body);
+}
+
+fn stream(scripted: &Scripted<'_>, blocks: &[Block<'_>], message: &Value, usage: &Value) -> Events {
+    let mut events = Events::default();
+    send(&mut events, "message_start", json!({ "message": message }));
+    for (index, block) in blocks.iter().enumerate() {
+        send(&mut events, "content_block_start", json!({ "index": index, "content_block": block.start() }));
+        if index == 0 {
+            send(&mut events, "ping", json!({}));
+        }
+        for delta in block.deltas(scripted.pace.chunk) {
+            send(&mut events, "content_block_delta", json!({ "index": index, "delta": delta }));
+        }
+        send(&mut events, "content_block_stop", json!({ "index": index }));
+    }
+    let delta = json!({ "stop_reason": stop_reason(scripted.answer.finish), "stop_sequence": null });
+    send(&mut events, "message_delta", json!({ "delta": delta, "usage": usage }));
+    send(&mut events, "message_stop", json!({}));
+    events
+}
+
+/// The vendor counts what was read or written in its cache apart from the rest.
+fn usage(usage: Usage) -> Value {
+    let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+    json!({
+        "input_tokens": usage.input_tokens.saturating_sub(cached),
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens,
+        "service_tier": "standard",
+    })
+}
+
+fn stop_reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "end_turn",
+        Finish::ToolCalls => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Refused => "refusal",
+    }
+}
+
+/// The body of an error response.
+pub fn error(refusal: &Refusal) -> String {
+    let kind = match refusal.status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        504 => "timeout_error",
+        529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    };
+    let error = json!({ "type": kind, "message": refusal.message });
+    json!({ "type": "error", "error": error, "request_id": "req_rehearsal" }).to_string()
+}
+
+/// The body of `GET /v1/models`.
+pub fn models(model: &str) -> String {
+    let created_at = "1970-01-01T00:00:00Z";
+    let data = json!({ "type": "model", "id": model, "display_name": model, "created_at": created_at });
+    json!({ "data": [data], "has_more": false, "first_id": model, "last_id": model }).to_string()
+}

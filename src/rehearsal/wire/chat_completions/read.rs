@@ -1,0 +1,259 @@
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::rehearsal::{
+    Content, Conversation, Id, Message, Thinking,
+    wire::{
+        Caching, Exchange, Include, Prefix, Refusal,
+        fields::{Fields, TextOrList, text_or_list},
+        image,
+        openai::{is_function_name, refuse_image},
+        reply,
+    },
+};
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    model: Id<'a>,
+    #[serde(borrow)]
+    messages: Vec<WireMessage<'a>>,
+    #[serde(default)]
+    stream: bool,
+    stream_options: Option<StreamOptions>,
+    #[serde(borrow, default)]
+    tools: Vec<WireTool<'a>>,
+    #[serde(borrow)]
+    tool_choice: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Deserialize)]
+struct WireMessage<'a> {
+    role: Role,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_call_id: Option<Id<'a>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<WireCall<'a>>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    System,
+    Developer,
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Deserialize)]
+struct WireCall<'a> {
+    #[serde(borrow)]
+    id: Id<'a>,
+    #[serde(rename = "type")]
+    _type: FunctionType,
+    #[serde(borrow)]
+    function: CalledFunction<'a>,
+}
+
+#[derive(Deserialize)]
+enum FunctionType {
+    #[serde(rename = "function")]
+    Function,
+}
+
+#[derive(Deserialize)]
+struct CalledFunction<'a> {
+    #[serde(borrow)]
+    name: Id<'a>,
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct WireTool<'a> {
+    #[serde(rename = "type")]
+    _type: FunctionType,
+    #[serde(borrow)]
+    function: OfferedFunction<'a>,
+}
+
+#[derive(Deserialize)]
+struct OfferedFunction<'a> {
+    #[serde(borrow)]
+    name: Id<'a>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+}
+
+/// Reads a request as a strict provider would.
+pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
+    let request: Request<'_> = serde_json::from_slice(body).map_err(|error| {
+        Refusal::bad_request(None, format!("the body is no chat completion request: {error}"))
+    })?;
+    if request.model.0.is_empty() {
+        return Err(Refusal::bad_request(Some("model"), "`model` is empty: name a model"));
+    }
+    if request.stream_options.is_some() && !request.stream {
+        let message = "`stream_options` is only allowed when `stream` is true";
+        return Err(Refusal::bad_request(Some("stream_options"), message));
+    }
+    let usage = request.stream_options.as_ref().is_some_and(|options| options.include_usage);
+    check_tools(&request.tools)?;
+    let declined = request.tool_choice.is_some_and(|choice| choice.get() == "\"none\"");
+    let offers_tools = !request.tools.is_empty() && !declined;
+    let prefix = prefix(&request);
+    let messages = request.messages.into_iter().enumerate().map(|(index, message)| neutral(index, message));
+    let messages = messages.collect::<Result<_, _>>()?;
+    let conversation =
+        Conversation { messages, offers_tools, thinking: Thinking::Scripted, bytes: body.len() };
+    conversation.check().map_err(|violation| {
+        Refusal::bad_request(Some(&format!("messages[{}]", violation.index)), violation.to_string())
+    })?;
+    Ok(Exchange {
+        conversation,
+        model: request.model,
+        reply: reply(Some(request.stream)),
+        include: Include { usage, thoughts: true, sealed_thoughts: false },
+        prefix,
+    })
+}
+
+fn prefix(request: &Request<'_>) -> Prefix {
+    let mut prefix = Prefix::new(Caching::Itself, &request.model.0);
+    for OfferedFunction { name, description, parameters } in request.tools.iter().map(|tool| &tool.function) {
+        prefix.value(&name.0);
+        [description, parameters].into_iter().flatten().for_each(|raw| prefix.value(raw.get()));
+    }
+    for message in &request.messages {
+        prefix.name(message.role.name());
+        message.content.iter().for_each(|content| prefix.value(content.get()));
+        message.tool_call_id.iter().for_each(|id| prefix.value(&id.0));
+        for call in message.tool_calls.iter().flatten() {
+            prefix.value(&call.id.0);
+            prefix.value(&call.function.name.0);
+            prefix.value(call.function.arguments.get());
+        }
+        prefix.stop();
+    }
+    prefix
+}
+
+fn check_tools(tools: &[WireTool<'_>]) -> Result<(), Refusal> {
+    let mut seen = HashSet::new();
+    for (index, tool) in tools.iter().enumerate() {
+        let name = tool.function.name.0.as_ref();
+        let param = format!("tools[{index}].function.name");
+        if !is_function_name(name) {
+            let message = format!("`{name}` is no name of a function: 1 to 64 of a-z, A-Z, 0-9, `_` and `-`");
+            return Err(Refusal::bad_request(Some(&param), message));
+        }
+        if !seen.insert(name) {
+            return Err(Refusal::bad_request(Some(&param), format!("two tools are named `{name}`")));
+        }
+    }
+    Ok(())
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Developer => "developer",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// The parts that its content may have.
+    ///
+    /// Images in a tool message are an extension of many copies; OpenAI itself takes them from users only.
+    fn parts(self) -> &'static [&'static str] {
+        match self {
+            Self::System | Self::Developer => &["text"],
+            Self::User => &["text", "image_url", "input_audio", "file"],
+            Self::Assistant => &["text", "refusal"],
+            Self::Tool => &["text", "image_url"],
+        }
+    }
+}
+
+fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), Refusal> {
+    let Some(TextOrList::List(parts)) = text_or_list(content) else { return Ok(()) };
+    for (part, raw) in parts.into_iter().enumerate() {
+        let param = format!("messages[{index}].content[{part}]");
+        let refuse = |problem: String| Refusal::bad_request(Some(&param), format!("{param}: {problem}"));
+        let fields = Fields::of(raw).ok_or_else(|| refuse("expected an object".into()))?;
+        let kind = fields.text("type").map_err(|_| refuse("`type` is missing".into()))?;
+        if !role.parts().contains(&kind.0.as_ref()) {
+            let (kind, role, may) = (kind.0, role.name(), role.parts().join("`, `"));
+            return Err(refuse(format!("`{kind}` in a message of role `{role}`: it may have `{may}`")));
+        }
+        if kind.0 == "text" {
+            fields.text("text").map_err(|_| refuse("`text` is no string".into()))?;
+        }
+        if kind.0 == "image_url" {
+            let image = fields.need::<Fields<'_>>("image_url", "object");
+            let url = image.and_then(|image| image.text("url"));
+            let url = url.map_err(|_| refuse("`image_url` must be an object with an `url`".into()))?;
+            image::check_url(&url.0)
+                .map_err(|problem| refuse_image(&format!("{param}.image_url"), &problem))?;
+        }
+    }
+    Ok(())
+}
+
+fn neutral(index: usize, message: WireMessage<'_>) -> Result<Message<'_>, Refusal> {
+    let refuse = |field: &str, problem: &str| {
+        let param = format!("messages[{index}].{field}");
+        let message = format!("{param}: {problem}");
+        Refusal::bad_request(Some(&param), message)
+    };
+    let content = Content::of(message.content)
+        .ok_or_else(|| refuse("content", "expected a string, a list of parts or null"))?;
+    if content.is_null() && !matches!(message.role, Role::Assistant) {
+        return Err(refuse("content", "is missing: only an assistant message may be without"));
+    }
+    if let Some(content) = message.content {
+        check_parts(index, message.role, content)?;
+    }
+    if message.tool_calls.is_some() && !matches!(message.role, Role::Assistant) {
+        return Err(refuse("tool_calls", "only an assistant message may have them"));
+    }
+    match message.role {
+        Role::System | Role::Developer => Ok(Message::System(content)),
+        Role::User => Ok(Message::User(content)),
+        Role::Tool => {
+            let id = message.tool_call_id.ok_or_else(|| refuse("tool_call_id", "is missing"))?;
+            Ok(Message::Tool(id, content))
+        }
+        Role::Assistant => {
+            let calls = message.tool_calls.unwrap_or_default();
+            for call in &calls {
+                if call.function.name.0.is_empty() {
+                    return Err(refuse("tool_calls", "a function's name is empty"));
+                }
+                if !call.function.arguments.get().starts_with('"') {
+                    return Err(refuse(
+                        "tool_calls",
+                        "a function's arguments must be JSON written into a string",
+                    ));
+                }
+            }
+            Ok(Message::Assistant(content, calls.into_iter().map(|call| call.id).collect()))
+        }
+    }
+}

@@ -1,0 +1,282 @@
+use serde_json::value::RawValue;
+
+use super::{refuse, refuse_field, refuse_value};
+use crate::rehearsal::{
+    Id,
+    wire::{
+        Refusal,
+        fields::{Fields, Shape, TextOrList, text_or_list},
+        image,
+        openai::{is_function_name, refuse_image},
+        seal,
+    },
+};
+
+/// The longest id.
+const ID: usize = 64;
+
+/// One item of `input`. It was checked on its own.
+#[derive(Debug)]
+pub(super) enum Item<'a> {
+    /// What is said.
+    Message(Role, &'a RawValue),
+    /// The call of a function, by its `call_id`.
+    Call(Id<'a>),
+    /// Its result.
+    Output(Id<'a>, &'a RawValue),
+    /// What was thought, by its id if it has one.
+    Reasoning(Option<Id<'a>>),
+    /// Of a tool that the vendor runs.
+    Hosted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Instructions,
+    User,
+    Assistant,
+}
+
+const MESSAGE: Shape = Shape { required: &["role", "content"], optional: &["type", "id", "status", "phase"] };
+const CALL: Shape = Shape {
+    required: &["type", "call_id", "name", "arguments"],
+    optional: &["id", "status", "caller", "namespace"],
+};
+const OUTPUT: Shape = Shape {
+    required: &["type", "call_id", "output"],
+    optional: &["id", "status", "caller", "name", "namespace"],
+};
+const REASONING: Shape =
+    Shape { required: &["type", "summary"], optional: &["id", "content", "encrypted_content", "status"] };
+const SUMMARY: Shape = Shape { required: &["type", "text"], optional: &[] };
+
+const TYPES: &[&str] = &["message", "function_call", "function_call_output", "reasoning", "item_reference"];
+
+/// What the vendor's own tools leave in a conversation; their fields are not looked at.
+const HOSTED: &[&str] = &[
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "computer_call",
+    "computer_call_output",
+    "image_generation_call",
+    "local_shell_call",
+    "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "mcp_call",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "compaction",
+];
+
+impl<'a> Item<'a> {
+    /// Reads the item at `place`; thoughts must be those of `model`.
+    pub(super) fn read(raw: &'a RawValue, place: &str, model: &str) -> Result<Self, Refusal> {
+        let fields = Fields::of(raw).ok_or_else(|| {
+            refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an input item."))
+        })?;
+        let kind =
+            fields.read::<Id<'_>>("type", "a string").map_err(|problem| refuse_field(place, &problem))?;
+        let kind = kind.as_ref().map_or("message", |Id(kind)| kind.as_ref());
+        if HOSTED.contains(&kind) {
+            return Ok(Self::Hosted);
+        }
+        let check = |shape| fields.check(shape).map_err(|problem| refuse_field(place, &problem));
+        match kind {
+            "message" => {
+                check(&MESSAGE)?;
+                message(&fields, place)
+            }
+            "function_call" => {
+                check(&CALL)?;
+                call(&fields, place)
+            }
+            "function_call_output" => {
+                check(&OUTPUT)?;
+                output(&fields, place)
+            }
+            "reasoning" => {
+                check(&REASONING)?;
+                reasoning(&fields, place, model)
+            }
+            "item_reference" => {
+                let id = fields.text("id").map_err(|problem| refuse_field(place, &problem))?;
+                Err(not_stored(&id.0))
+            }
+            other => Err(refuse_value(&format!("{place}.type"), other, TYPES)),
+        }
+    }
+}
+
+fn message<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
+    let Id(name) = fields.text("role").map_err(|problem| refuse_field(place, &problem))?;
+    let role = match name.as_ref() {
+        "system" | "developer" => Role::Instructions,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        other => {
+            let roles = ["assistant", "system", "developer", "user"];
+            return Err(refuse_value(&format!("{place}.role"), other, &roles));
+        }
+    };
+    check_id(fields, place, "msg")?;
+    let supported: &[_] = if role == Role::Assistant {
+        &["output_text", "refusal"]
+    } else {
+        &["input_text", "input_image", "input_file"]
+    };
+    let content = content(fields, (place, "content"), supported)?;
+    Ok(Item::Message(role, content))
+}
+
+fn call<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
+    let text = |name| fields.text(name).map_err(|problem| refuse_field(place, &problem));
+    check_id(fields, place, "fc")?;
+    let Id(name) = text("name")?;
+    if !is_function_name(&name) {
+        let param = format!("{place}.name");
+        let message = format!(
+            "Invalid '{param}': string does not match pattern. Expected a string that matches the pattern \
+             '^[a-zA-Z0-9_-]+$', with 1 to 64 characters."
+        );
+        return Err(refuse(&param, "invalid_value", message));
+    }
+    text("arguments")?;
+    call_id(fields, place).map(Item::Call)
+}
+
+fn output<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
+    let id = call_id(fields, place)?;
+    let content = content(fields, (place, "output"), &["input_text", "input_image", "input_file"])?;
+    Ok(Item::Output(id, content))
+}
+
+fn reasoning<'a>(fields: &Fields<'a>, place: &str, model: &str) -> Result<Item<'a>, Refusal> {
+    check_id(fields, place, "rs")?;
+    let refuse_it = |problem| refuse_field(place, &problem);
+    let summary = fields.need::<Vec<Fields<'_>>>("summary", "an array of objects").map_err(refuse_it)?;
+    for (index, part) in summary.iter().enumerate() {
+        let place = format!("{place}.summary[{index}]");
+        part.check(&SUMMARY).map_err(|problem| refuse_field(&place, &problem))?;
+    }
+    let id = fields.read::<Id<'_>>("id", "a string").map_err(refuse_it)?;
+    let sealed = fields.read::<Id<'_>>("encrypted_content", "a string").map_err(refuse_it)?;
+    let Some(Id(sealed)) = sealed else {
+        return Err(not_stored(id.as_ref().map_or(place, |Id(id)| id.as_ref())));
+    };
+    if seal::open(model, &sealed).is_some() {
+        return Ok(Item::Reasoning(id));
+    }
+    let start: String = sealed.chars().take(4).collect();
+    let message = format!(
+        "The encrypted content {start}... could not be verified. Reason: Encrypted content could not be decrypted or \
+         parsed."
+    );
+    Err(Refusal::bad_request(None, message).with_code("invalid_encrypted_content"))
+}
+
+/// What is only referred to would have to be stored.
+fn not_stored(id: &str) -> Refusal {
+    let message = format!(
+        "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` \
+         set to true, or remove this item from your input."
+    );
+    Refusal { param: Some("input".into()), ..Refusal::new(404, message) }
+}
+
+fn check_id(fields: &Fields<'_>, place: &str, start: &str) -> Result<(), Refusal> {
+    let id = fields.read::<Id<'_>>("id", "a string").map_err(|problem| refuse_field(place, &problem))?;
+    let Some(Id(id)) = id else { return Ok(()) };
+    let param = format!("{place}.id");
+    if !id.starts_with(start) {
+        let message = format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{start}'.");
+        return Err(refuse(&param, "invalid_id_prefix", message));
+    }
+    check_length(&param, &id)
+}
+
+fn call_id<'a>(fields: &Fields<'a>, place: &str) -> Result<Id<'a>, Refusal> {
+    let id = fields.text("call_id").map_err(|problem| refuse_field(place, &problem))?;
+    let param = format!("{place}.call_id");
+    if id.0.is_empty() {
+        let message = format!(
+            "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string instead."
+        );
+        return Err(refuse(&param, "empty_string", message));
+    }
+    check_length(&param, &id.0)?;
+    Ok(id)
+}
+
+fn check_length(param: &str, id: &str) -> Result<(), Refusal> {
+    let length = id.chars().count();
+    if length <= ID {
+        return Ok(());
+    }
+    let message = format!(
+        "Invalid '{param}': string too long. Expected a string with maximum length {ID}, but got a string with length \
+         {length} instead."
+    );
+    Err(refuse(param, "string_above_max_length", message))
+}
+
+/// The content in the field `name` of the item at `place`: a string, or a list of parts of the `supported` types.
+fn content<'a>(
+    fields: &Fields<'a>,
+    (place, name): (&str, &str),
+    supported: &[&str],
+) -> Result<&'a RawValue, Refusal> {
+    let raw = fields.need::<&RawValue>(name, "a string or an array");
+    let raw = raw.map_err(|problem| refuse_field(place, &problem))?;
+    let place = format!("{place}.{name}");
+    match text_or_list(raw) {
+        Some(TextOrList::Text(_)) => {}
+        Some(TextOrList::List(parts)) => {
+            for (index, part) in parts.into_iter().enumerate() {
+                check_part(part, &format!("{place}[{index}]"), supported)?;
+            }
+        }
+        None => {
+            let message = format!("Invalid type for '{place}': expected a string or an array of parts.");
+            return Err(refuse(&place, "invalid_type", message));
+        }
+    }
+    Ok(raw)
+}
+
+fn check_part(raw: &RawValue, place: &str, supported: &[&str]) -> Result<(), Refusal> {
+    let fields = Fields::of(raw).ok_or_else(|| {
+        refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an object."))
+    })?;
+    let refuse_it = |problem| refuse_field(place, &problem);
+    let Id(kind) = fields.text("type").map_err(refuse_it)?;
+    if !supported.contains(&kind.as_ref()) {
+        return Err(refuse_value(place, &kind, supported));
+    }
+    let (field, optional): (_, &[_]) = match kind.as_ref() {
+        "refusal" => ("refusal", &[]),
+        "output_text" => ("text", &["annotations", "logprobs"]),
+        "input_text" => ("text", &[]),
+        "input_file" => ("type", &["file_data", "file_id", "file_url", "filename", "detail"]),
+        _ => ("type", &["image_url", "file_id", "detail"]),
+    };
+    for (name, _) in fields.iter() {
+        if name != "type" && name != field && !optional.contains(&name) {
+            let param = format!("{place}.{name}");
+            let message = format!("Unknown parameter: '{param}'.");
+            return Err(refuse(&param, "unknown_parameter", message));
+        }
+    }
+    fields.text(field).map_err(refuse_it)?;
+    if kind != "input_image" || fields.get("file_id").is_some() {
+        return Ok(());
+    }
+    let Id(url) = fields.text("image_url").map_err(refuse_it)?;
+    image::check_url(&url).map_err(|problem| refuse_image(&format!("{place}.image_url"), &problem))
+}

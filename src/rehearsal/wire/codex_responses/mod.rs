@@ -1,0 +1,47 @@
+//! The `codex_responses` wire format: `POST /v1/responses` of OpenAI, without anything that is stored there.
+
+mod history;
+mod item;
+mod output;
+mod request;
+mod tools;
+mod write;
+
+pub use request::read;
+pub use write::write;
+
+use super::{
+    Format, Refusal,
+    fields::{FieldProblem, Wrong},
+    openai,
+};
+
+/// `codex_responses`.
+pub const FORMAT: Format =
+    Format { path: "/v1/responses", header: None, read, write, error: openai::error, models: openai::models };
+
+/// Refuses the value of `param`.
+fn refuse(param: &str, code: &'static str, message: impl Into<String>) -> Refusal {
+    Refusal::bad_request(Some(param), message).with_code(code)
+}
+
+/// Refuses a value that is none of `supported`.
+fn refuse_value(param: &str, value: &str, supported: &[&str]) -> Refusal {
+    let supported = supported.join("', '");
+    let message = format!("Invalid value: '{value}'. Supported values are: '{supported}'.");
+    refuse(param, "invalid_value", message)
+}
+
+/// Refuses a field of the object at `place`; the request itself has none.
+fn refuse_field(place: &str, problem: &FieldProblem) -> Refusal {
+    let dot = if place.is_empty() { "" } else { "." };
+    let param = format!("{place}{dot}{}", problem.field);
+    let (code, message) = match problem.what {
+        Wrong::Missing => ("missing_required_parameter", format!("Missing required parameter: '{param}'.")),
+        Wrong::Unknown => ("unknown_parameter", format!("Unknown parameter: '{param}'.")),
+        Wrong::Type(expected) => {
+            ("invalid_type", format!("Invalid type for '{param}': expected {expected}."))
+        }
+    };
+    refuse(&param, code, message)
+}

@@ -1,0 +1,89 @@
+use hermod_actors::model::ToolCall;
+use serde_json::{Value, json};
+
+use crate::rehearsal::{
+    Scripted,
+    wire::{Exchange, seal::seal},
+};
+
+/// One item of an answer.
+pub(super) enum Output<'a> {
+    Reasoning { id: String, summary: Option<&'a str>, sealed: Option<String> },
+    Message { id: String, text: &'a str },
+    Call { id: String, call: &'a ToolCall },
+}
+
+/// How far an item has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Begun,
+    Done,
+}
+
+/// The items of an answer, in order.
+pub(super) fn outputs<'a>(scripted: &'a Scripted<'_>, exchange: &Exchange<'_>) -> Vec<Output<'a>> {
+    let (said, step) = (&scripted.answer.message, scripted.step);
+    let mut outputs = Vec::new();
+    if !said.reasoning.is_empty() {
+        let include = exchange.include;
+        outputs.push(Output::Reasoning {
+            id: format!("rs_rehearsal_{step}"),
+            summary: include.thoughts.then_some(said.reasoning.as_str()),
+            sealed: include.sealed_thoughts.then(|| seal(&exchange.model.0, &said.reasoning)),
+        });
+    }
+    if !said.text.is_empty() {
+        outputs.push(Output::Message { id: format!("msg_rehearsal_{step}"), text: &said.text });
+    }
+    for (n, call) in (1..).zip(&said.calls) {
+        outputs.push(Output::Call { id: format!("fc_rehearsal_{step}_{n}"), call });
+    }
+    outputs
+}
+
+impl Output<'_> {
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Reasoning { id, .. } | Self::Message { id, .. } | Self::Call { id, .. } => id,
+        }
+    }
+
+    /// The item, empty where it has only begun.
+    pub(super) fn item(&self, stage: Stage) -> Value {
+        let done = stage == Stage::Done;
+        let status = if done { "completed" } else { "in_progress" };
+        match self {
+            Self::Reasoning { id, summary, sealed } => {
+                let summary: Vec<_> =
+                    summary.iter().filter(|_| done).map(|text| summary_part(text)).collect();
+                let mut item = json!({ "id": id, "type": "reasoning", "summary": summary });
+                if let Some(sealed) = sealed {
+                    item["encrypted_content"] = sealed.as_str().into();
+                }
+                item
+            }
+            Self::Message { id, text } => {
+                let content: Vec<_> = done.then(|| text_part(text)).into_iter().collect();
+                json!({
+                    "id": id, "type": "message", "status": status, "role": "assistant", "content": content,
+                })
+            }
+            Self::Call { id, call } => json!({
+                "id": id,
+                "type": "function_call",
+                "status": status,
+                "arguments": if done { call.arguments.as_str() } else { "" },
+                "call_id": call.id,
+                "name": call.name,
+            }),
+        }
+    }
+}
+
+pub(super) fn summary_part(text: &str) -> Value {
+    json!({ "type": "summary_text", "text": text })
+}
+
+pub(super) fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text })
+}

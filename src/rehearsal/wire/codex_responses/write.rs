@@ -1,0 +1,166 @@
+use hermod_actors::model::{Finish, Usage};
+use serde_json::{Value, json};
+
+use super::output::{Output, Stage, outputs, summary_part, text_part};
+use crate::rehearsal::{
+    Scripted,
+    wire::{Events, Exchange, Reply, events::pieces},
+};
+
+/// Writes an answer as it is wanted: the same request gets the same bytes, its usage apart.
+pub fn write(scripted: &Scripted<'_>, exchange: &Exchange<'_>, model: &str) -> Events {
+    let outputs = outputs(scripted, exchange);
+    let response = Response { scripted, model };
+    match exchange.reply {
+        Reply::Whole => Events::whole(&response.ended(&outputs)),
+        Reply::Stream => stream(&response, &outputs),
+    }
+}
+
+struct Response<'a> {
+    scripted: &'a Scripted<'a>,
+    model: &'a str,
+}
+
+impl Response<'_> {
+    /// The response before anything is there.
+    fn begun(&self) -> Value {
+        json!({
+            "id": format!("resp_rehearsal_{}", self.scripted.step),
+            "object": "response",
+            "created_at": 0,
+            "status": "in_progress",
+            "background": false,
+            "error": null,
+            "incomplete_details": null,
+            "instructions": null,
+            "max_output_tokens": null,
+            "model": self.model,
+            "output": [],
+            "parallel_tool_calls": true,
+            "previous_response_id": null,
+            "store": false,
+            "temperature": 1.0,
+            "text": { "format": { "type": "text" } },
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": 1.0,
+            "truncation": "disabled",
+            "usage": null,
+            "user": null,
+            "metadata": {},
+        })
+    }
+
+    /// Why the answer is not complete.
+    fn incomplete(&self) -> Option<&'static str> {
+        match self.scripted.answer.finish {
+            Finish::Stop | Finish::ToolCalls => None,
+            Finish::Length => Some("max_output_tokens"),
+            Finish::Refused => Some("content_filter"),
+        }
+    }
+
+    fn ended(&self, outputs: &[Output<'_>]) -> Value {
+        let mut response = self.begun();
+        response["status"] = "completed".into();
+        if let Some(reason) = self.incomplete() {
+            response["status"] = "incomplete".into();
+            response["incomplete_details"] = json!({ "reason": reason });
+        }
+        response["output"] = outputs.iter().map(|output| output.item(Stage::Done)).collect();
+        let answer = &self.scripted.answer;
+        let thought = (answer.message.reasoning.len() / 4) as u64;
+        response["usage"] = usage(answer.usage.unwrap_or_default(), thought);
+        response
+    }
+}
+
+fn usage(usage: Usage, thought: u64) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": { "reasoning_tokens": thought.min(usage.output_tokens) },
+        "total_tokens": usage.total(),
+    })
+}
+
+/// The events of a stream, numbered.
+#[derive(Default)]
+struct Writer {
+    events: Events,
+    number: u64,
+}
+
+impl Writer {
+    /// An event is named as its type.
+    fn send(&mut self, kind: &str, mut body: Value) {
+        if let Value::Object(fields) = &mut body {
+            fields.shift_insert(0, "type".into(), kind.into());
+            fields.insert("sequence_number".into(), self.number.into());
+        }
+        self.number += 1;
+        self.events.named(kind, &body);
+    }
+
+    /// What comes between the begin and the end of an item.
+    fn fill(&mut self, index: usize, output: &Output<'_>, chunk: Option<usize>) {
+        let at = |more: Value| {
+            let mut body = json!({ "item_id": output.id(), "output_index": index });
+            if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
+                body.extend(more);
+            }
+            body
+        };
+        match output {
+            Output::Reasoning { summary, .. } => {
+                let Some(text) = summary else { return };
+                let at = |name: &str, value: Value| at(json!({ "summary_index": 0, name: value }));
+                self.send("response.reasoning_summary_part.added", at("part", summary_part("")));
+                for piece in pieces(text, chunk) {
+                    self.send("response.reasoning_summary_text.delta", at("delta", piece.into()));
+                }
+                self.send("response.reasoning_summary_text.done", at("text", (*text).into()));
+                self.send("response.reasoning_summary_part.done", at("part", summary_part(text)));
+            }
+            Output::Message { text, .. } => {
+                let part = |part: Value| at(json!({ "content_index": 0, "part": part }));
+                let text_at =
+                    |name: &str, text: &str| at(json!({ "content_index": 0, name: text, "logprobs": [] }));
+                self.send("response.content_part.added", part(text_part("")));
+                for piece in pieces(text, chunk) {
+                    self.send("response.output_text.delta", text_at("delta", piece));
+                }
+                self.send("response.output_text.done", text_at("text", text));
+                self.send("response.content_part.done", part(text_part(text)));
+            }
+            Output::Call { call, .. } => {
+                for piece in pieces(&call.arguments, chunk) {
+                    self.send("response.function_call_arguments.delta", at(json!({ "delta": piece })));
+                }
+                let done = json!({ "name": call.name, "arguments": call.arguments });
+                self.send("response.function_call_arguments.done", at(done));
+            }
+        }
+    }
+}
+
+fn stream(response: &Response<'_>, outputs: &[Output<'_>]) -> Events {
+    let mut writer = Writer::default();
+    let begun = response.begun();
+    writer.send("response.created", json!({ "response": begun }));
+    writer.send("response.in_progress", json!({ "response": begun }));
+    for (index, output) in outputs.iter().enumerate() {
+        let at = |stage| json!({ "output_index": index, "item": output.item(stage) });
+        writer.send("response.output_item.added", at(Stage::Begun));
+        writer.fill(index, output, response.scripted.pace.chunk);
+        writer.send("response.output_item.done", at(Stage::Done));
+    }
+    let end = if response.incomplete().is_some() { "response.incomplete" } else { "response.completed" };
+    writer.send(end, json!({ "response": response.ended(outputs) }));
+    writer.events
+}

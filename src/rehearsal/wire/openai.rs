@@ -1,0 +1,58 @@
+//! What the two formats of OpenAI have in common.
+
+use serde_json::json;
+
+use super::{Refusal, image::NoImage};
+
+/// Whether this may be the name of a function.
+pub(super) fn is_function_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// Refuses an image in the field `param`.
+pub(super) fn refuse_image(param: &str, problem: &NoImage) -> Refusal {
+    let (code, message) = match problem {
+        NoImage::Kind(_) | NoImage::Unreadable => (
+            "invalid_image_format",
+            "You uploaded an unsupported image. Please make sure your image is valid and has one of the following \
+             formats: png, jpeg, gif, webp."
+                .to_owned(),
+        ),
+        NoImage::Other { said, is } => (
+            "invalid_image_format",
+            format!("Invalid '{param}'. The image is declared as '{said}', but its bytes are '{is}'."),
+        ),
+        NoImage::Base64 => (
+            "invalid_base64",
+            format!("Invalid '{param}'. Expected a base64-encoded data URL with an image MIME type."),
+        ),
+        NoImage::Url => (
+            "invalid_value",
+            format!(
+                "Invalid '{param}'. Expected a valid URL, but got a value with an invalid format: give a \
+                 data URL with base64 or an http(s) URL."
+            ),
+        ),
+    };
+    Refusal::bad_request(Some(param), message).with_code(code)
+}
+
+/// The body of an error response.
+pub(super) fn error(refusal: &Refusal) -> String {
+    let kind = match refusal.status {
+        401 | 403 => "authentication_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    let code = refusal.code.or((refusal.status == 429).then_some("rate_limit_exceeded"));
+    let error = json!({ "message": refusal.message, "type": kind, "param": refusal.param, "code": code });
+    json!({ "error": error }).to_string()
+}
+
+/// The body of `GET /v1/models`.
+pub(super) fn models(model: &str) -> String {
+    let model = json!({ "id": model, "object": "model", "created": 0, "owned_by": "rehearsal" });
+    json!({ "object": "list", "data": [model] }).to_string()
+}

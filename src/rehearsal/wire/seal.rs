@@ -1,0 +1,49 @@
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hermod_actors::model::Hasher;
+
+/// What was thought, in the form in which a client keeps it and sends it back: it opens only for the model that thought
+/// it, and only unchanged. Base64, as a vendor's would be.
+pub(super) fn seal(model: &str, thought: &str) -> String {
+    let mut sealed = digest(model, thought.as_bytes()).to_vec();
+    sealed.extend(thought.as_bytes());
+    BASE64_STANDARD.encode(sealed)
+}
+
+/// What was sealed for `model`; `None` if this is no such seal.
+pub(super) fn open(model: &str, sealed: &str) -> Option<String> {
+    let sealed = BASE64_STANDARD.decode(sealed).ok()?;
+    let (mark, thought) = sealed.split_first_chunk::<16>()?;
+    if *mark != digest(model, thought) {
+        return None;
+    }
+    String::from_utf8(thought.to_vec()).ok()
+}
+
+fn digest(model: &str, thought: &[u8]) -> [u8; 16] {
+    let mut hasher = Hasher::default();
+    hasher.part(b"hermod rehearsal");
+    hasher.part(model.as_bytes());
+    hasher.part(thought);
+    *hasher.finish().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seal_opens_for_its_model_unchanged() {
+        let check = |model, sealed: &str, expected: Option<&str>| {
+            assert_eq!(open(model, sealed).as_deref(), expected, "{model} {sealed}");
+        };
+        for thought in ["", "hm", "Là-bas\n"] {
+            let sealed = seal("m", thought);
+            check("m", &sealed, Some(thought));
+            check("n", &sealed, None);
+            check("m", &sealed[4..], None);
+            check("m", &format!("{sealed}AAAA"), None);
+        }
+        check("m", "", None);
+        check("m", "no base64", None);
+    }
+}
