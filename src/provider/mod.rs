@@ -3,7 +3,6 @@
 pub mod chat_completions;
 mod excerpt;
 pub mod failure;
-mod headers;
 mod http;
 mod pieces;
 pub mod sse;
