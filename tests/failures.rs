@@ -10,6 +10,7 @@ use std::{
 use hermod::provider::failure::{failure_in_body, failure_in_stream, failure_of};
 use hermod_actors::model::{Failure, FailureClass};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use proptest::prelude::{any, proptest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -189,6 +190,42 @@ fn recorded(folder: &Path, entry: &Value) -> Option<Failure> {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shape {
+    vendor: String,
+    /// None: it came under status 200.
+    status: Option<u16>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Value,
+    class: FailureClass,
+}
+
+#[test]
+fn each_vendors_shapes_are_understood() {
+    let shapes: Vec<Shape> = serde_json::from_str(include_str!("failures_vendors.json")).unwrap();
+    let mut wrong = Vec::new();
+    for Shape { vendor, status, headers, body, class } in &shapes {
+        let header =
+            |(name, value): (&String, &String)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        let headers: HeaderMap = headers.iter().map(header).collect();
+        let bytes = body.to_string().into_bytes();
+        let failure = match status {
+            Some(status) => failure_of(*status, &headers, &bytes),
+            None => failure_in_body(&bytes).unwrap(),
+        };
+        if failure.class != *class {
+            wrong.push(format!(
+                "{vendor}: expected {class:?}, found {:?}: {}",
+                failure.class, failure.message
+            ));
+        }
+    }
+    println!("{} of {} shapes are understood", shapes.len() - wrong.len(), shapes.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn what_only_looks_like_a_failure_is_not_one() {
     let check = |status: u16, message: &str, class: FailureClass| {
@@ -234,6 +271,72 @@ fn a_field_that_the_vendor_names_says_more_than_its_words() {
     let body = json!({ "detail": detail }).to_string();
     assert_eq!(failure_of(422, &HeaderMap::new(), body.as_bytes()).class, FailureClass::InvalidRequest);
 }
+
+proptest! {
+    #[test]
+    fn any_bytes_are_some_failure(status in 100_u16..1_000, body in any::<Vec<u8>>()) {
+        any_failure(status, &body);
+    }
+
+    #[test]
+    fn any_pieces_of_errors_are_some_failure(
+        status in 400_u16..600,
+        pieces in proptest::collection::vec(proptest::sample::select(PIECES), 0..12),
+    ) {
+        let text = pieces.concat();
+        any_failure(status, text.as_bytes());
+        any_failure(status, json!({ "error": { "message": text, "retry_after": text } }).to_string().as_bytes());
+        failure_in_stream(&json!(text));
+    }
+}
+
+fn any_failure(status: u16, body: &[u8]) {
+    let failure = failure_of(status, &HeaderMap::new(), body);
+    assert!(failure.message.chars().count() < 600, "{failure}");
+    failure_in_body(body);
+}
+
+/// What the parsers look for, and what could make them stumble.
+const PIECES: &[&str] = &[
+    "400 ",
+    "HTTP ",
+    "Error: ",
+    "{",
+    "}",
+    "\"",
+    "'",
+    "`",
+    "“",
+    "”",
+    ": ",
+    ". ",
+    "é",
+    "İ",
+    "K",
+    "余",
+    "4",
+    "99999999999999999999",
+    "max_tokens",
+    " > ",
+    ", which is the maximum allowed",
+    "model ",
+    " does not exist",
+    "try again in ",
+    "1m",
+    "3.5s",
+    "6hr ",
+    "resets at ",
+    "2026-08-24T10:00:00Z",
+    "|1787565600",
+    "{\"error\":{\"message\":\"",
+    "\"}}",
+    "maximum context length is ",
+    "<",
+    "\0",
+    "\n",
+    "rate limit exceeded",
+    "Exception - ",
+];
 
 const RATE_LIMITED: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
 

@@ -44,6 +44,8 @@ enum Limit {
     RoomReversed,
     /// The window, all that was asked for, and the output in it.
     RoomOfAll,
+    /// It is not told, and it is the window's.
+    Context,
     /// What a minute allows, and what was asked for: if it is more, no waiting helps.
     Minute,
 }
@@ -63,6 +65,7 @@ impl Limit {
             (Self::Minute, [limit, asked]) if asked > limit => {
                 Some(FailureClass::ContextTooLong { limit: Some(*limit) })
             }
+            (Self::Context, _) => Some(FailureClass::ContextTooLong { limit: None }),
             // A number that is too large for one says nothing.
             (Self::Untold | Self::Output | Self::Below, _) => cap(None),
             (Self::Room | Self::RoomReversed | Self::RoomOfAll | Self::Minute, _) => None,
@@ -76,7 +79,7 @@ const PATTERNS: &[(&str, Limit)] = &[
         Limit::Room,
     ),
     (
-        r"maximum context length is ([\d,]+) tokens\. however, you requested (?:about )?([\d,]+) tokens \([^)]*?([\d,]+) (?:in|for|of) the (?:completion|output)",
+        r"maximum context length is ([\d,]+) tokens[.,] however,? you requested (?:about )?([\d,]+) ?tokens \([^)]*?([\d,]+) (?:in|for|of) the (?:completion|output)",
         Limit::RoomOfAll,
     ),
     (r"inputs tokens \+ OUT must be <= ([\d,]+)\. given: ([\d,]+) inputs tokens", Limit::Room),
@@ -88,12 +91,13 @@ const PATTERNS: &[(&str, Limit)] = &[
         Limit::Below,
     ),
     (r"^the OUT you requested exceeds? the model limit of ([\d,]+)", Limit::Output),
-    (r"OUT:? (?:must|should) be (?:less than or equal to|at most|<=) ([\d,]+)", Limit::Output),
+    (r"OUT(?: for \S+)?:? (?:must|should) be (?:less than or equal to|at most|<=) ([\d,]+)", Limit::Output),
     (r"range of OUT (?:is|should be) [\[(]\d+, ?([\d,]+)\]", Limit::Output),
     (r"^invalid OUT: integer above maximum value\. expected a value <= ([\d,]+)", Limit::Output),
     (r"^OUT (?:is |are )?too (?:large|high)\b", Limit::Untold),
     (r"maximum allowed number of output tokens", Limit::Untold),
     (r"OUT would exceed (?:the )?context window", Limit::Untold),
+    (r"^extra usage is required for long context", Limit::Context),
     (r"request too large .*\blimit:? ([\d,]+), requested:? ([\d,]+)", Limit::Minute),
 ];
 

@@ -47,7 +47,7 @@ fn stays(quoted: &str) -> bool {
 /// A status that a text tells of itself at its begin: `HTTP 402: ..`, `Error code: 400 - ..`, `529 Overloaded`, but not
 /// `402 items found`.
 pub(super) fn status_told(message: &str) -> Option<u16> {
-    let lower = message.trim_start().get(..40).unwrap_or(message.trim_start()).to_lowercase();
+    let lower = message.trim_start().get(..40).unwrap_or(message.trim_start()).to_ascii_lowercase();
     let start = lower.find(|c: char| c.is_ascii_digit())?;
     let before = lower[..start].split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut introduced = false;
