@@ -20,7 +20,7 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     if is_page(body) {
         let wait = headers::asked(headers).or(headers::resets(headers));
         let class = match status {
-            408 | 413 | 429 | 500.. => of_status(status, wait),
+            401 | 408 | 413 | 429 | 500.. => of_status(status, wait),
             _ => FailureClass::NotAnApi,
         };
         return told(class, &format!("HTTP {status}: HTML page in place of an answer: "), body);
@@ -267,6 +267,7 @@ mod tests {
     fn a_page_is_no_api_unless_the_server_is_down() {
         check(404, "<!DOCTYPE html><html>", FailureClass::NotAnApi);
         check(403, "\n<html>", FailureClass::NotAnApi);
+        check(401, "<html>", FailureClass::Auth);
         check(500, "<html>", FailureClass::Server);
         check(521, "<html>", FailureClass::Overloaded);
         check_with(

@@ -82,6 +82,10 @@ const PATTERNS: &[(&str, Limit)] = &[
         r"maximum context length is ([\d,]+) tokens[.,] however,? you requested (?:about )?([\d,]+) ?tokens \([^)]*?([\d,]+) (?:in|for|of) the (?:completion|output)",
         Limit::RoomOfAll,
     ),
+    (
+        r"maximum context length of ([\d,]+) tokens\. you requested a total of [\d,]+ tokens: ([\d,]+) tokens from the input",
+        Limit::Room,
+    ),
     (r"inputs tokens \+ OUT must be <= ([\d,]+)\. given: ([\d,]+) inputs tokens", Limit::Room),
     (r"input length and OUT exceed context limit: ([\d,]+) \+ [\d,]+ > ([\d,]+)", Limit::RoomReversed),
     (r"^OUT: [\d,]+ > ([\d,]+), which is the maximum allowed", Limit::Output),
