@@ -275,6 +275,7 @@ fn helps_to_retry(class: &FailureClass) -> bool {
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
         | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
         | FailureClass::ContentRefused
         | FailureClass::ModelNotFound

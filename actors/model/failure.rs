@@ -61,6 +61,12 @@ pub enum FailureClass {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },
+    /// More output was asked for than the model gives, or than the window has room for.
+    OutputCap {
+        /// The most that `max_tokens` may be, in tokens, if the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
+    },
     /// The provider does not accept the request as it is.
     InvalidRequest,
     /// The provider refuses the content.
@@ -89,6 +95,7 @@ impl FailureClass {
             Self::Auth => "auth",
             Self::QuotaExhausted { .. } => "quota_exhausted",
             Self::ContextTooLong { .. } => "context_too_long",
+            Self::OutputCap { .. } => "output_cap",
             Self::InvalidRequest => "invalid_request",
             Self::ContentRefused => "content_refused",
             Self::ModelNotFound => "model_not_found",
@@ -113,6 +120,7 @@ impl FailureClass {
             | Self::NotAnApi
             | Self::Auth
             | Self::ContextTooLong { .. }
+            | Self::OutputCap { .. }
             | Self::InvalidRequest
             | Self::ContentRefused
             | Self::ModelNotFound

@@ -34,6 +34,7 @@ impl RetryPolicy {
             | FailureClass::Auth
             | FailureClass::QuotaExhausted { .. }
             | FailureClass::ContextTooLong { .. }
+            | FailureClass::OutputCap { .. }
             | FailureClass::InvalidRequest
             | FailureClass::ContentRefused
             | FailureClass::ModelNotFound
@@ -59,6 +60,7 @@ const fn attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
         | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
         | FailureClass::ContentRefused
         | FailureClass::ModelNotFound
@@ -82,6 +84,7 @@ pub(crate) const fn falls_back(class: &FailureClass) -> bool {
         | FailureClass::ModelNotFound
         | FailureClass::Lost => true,
         FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
         | FailureClass::ContentRefused
         | FailureClass::Cancelled
@@ -115,6 +118,7 @@ pub(crate) const fn billing(class: &FailureClass) -> Billing {
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
         | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
         | FailureClass::ModelNotFound
         | FailureClass::NotAnApi

@@ -166,6 +166,7 @@ fn failed(failure: &Failure) -> Ended {
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
         | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
         | FailureClass::ModelNotFound
         | FailureClass::Cancelled

@@ -87,6 +87,7 @@ const fn of_failure(class: &FailureClass) -> Exit {
         | FailureClass::QuotaExhausted { .. }
         | FailureClass::ModelNotFound => Exit::Provider,
         FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
         | FailureClass::ContentRefused
         | FailureClass::Cancelled => Exit::Failed,

@@ -2,8 +2,7 @@
 
 pub mod chat_completions;
 mod excerpt;
-mod failure;
-mod headers;
+pub mod failure;
 mod http;
 mod loose;
 mod names;
@@ -13,7 +12,6 @@ pub mod sse;
 mod wire;
 
 pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig, check_base_url};
-pub use failure::failure_of;
 pub use wire::{Decoder, Progress, WireFormat, Writing, encode_pictures};
 
 /// A wire format, as configuration names it.

@@ -163,7 +163,8 @@ impl<'a> Conversation<'a> {
         for (index, message) in self.messages.iter().enumerate().rev() {
             let Message::User(user) = message else { continue };
             // Pictures that a tool has returned, which have no other place than behind the results.
-            let is_shown = index.checked_sub(1).is_some_and(|before| matches!(self.messages[before], Message::Tool(..)));
+            let is_shown =
+                index.checked_sub(1).is_some_and(|before| matches!(self.messages[before], Message::Tool(..)));
             if is_shown {
                 continue;
             }

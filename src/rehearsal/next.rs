@@ -93,7 +93,7 @@ fn perform(step: &Step, scene: &Scene<'_, '_>, conversation: &Conversation<'_>) 
     }
     let scripted = act.think.as_ref().map(|think| think.render(scene));
     let reasoning = thought(scripted, scene.step, conversation.thinking);
-    AssistantMessage { text, reasoning, calls }
+    AssistantMessage { text, reasoning, calls, opaque: None }
 }
 
 fn thought(scripted: Option<String>, step: u64, thinking: Thinking) -> String {

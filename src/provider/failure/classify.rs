@@ -2,184 +2,152 @@ use hermod_actors::model::{Deadline, Failure, FailureClass};
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::signs::{CONTENT, CONTEXT, NO_MODEL, QUOTA, window_in};
-use crate::provider::{
-    excerpt::excerpt,
-    headers::{ComeBack, come_back},
+use super::{
+    headers,
+    phrases::signs_of,
+    signs::{Sign, of_code, of_loose_code, plain},
+    sizes::{too_much, window_in},
+    times::ComeBack,
+    vendor_error::VendorError,
 };
+use crate::provider::excerpt::excerpt;
 
 /// Characters that a failure's message may have.
 const SHOWN: usize = 500;
 
-/// What a response means that is no answer. `body` may be cut off; the message quotes the vendor, bounded.
+/// What a response means whose status is not 200. `body` may be cut off; the message quotes the vendor, bounded.
 pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-    let come_back = come_back(headers);
     if is_page(body) {
+        let wait = headers::asked(headers).or(headers::resets(headers));
         let class = match status {
-            408 | 429 | 500.. => of_status(status, come_back, ""),
+            401 | 408 | 413 | 429 | 500.. => of_status(status, wait),
             _ => FailureClass::NotAnApi,
         };
-        let page = format!("HTTP {status}: HTML page in place of an answer: ");
-        return told(class, &page, body);
+        return told(class, &format!("HTTP {status}: HTML page in place of an answer: "), body);
     }
-    let error = serde_json::from_slice(body).ok().and_then(|body| VendorError::of_body(&body));
-    let error = error.unwrap_or_else(|| VendorError::plain(&String::from_utf8_lossy(body)));
+    let mut error = VendorError::of_bytes(body);
+    let named = headers.get("x-amzn-errortype").and_then(|kind| kind.to_str().ok());
+    error.codes.extend(named.and_then(|kind| kind.split(':').next()).map(plain));
     let text = if error.message.is_empty() { "no explanation" } else { &error.message };
-    let class = error.class(Some(status), come_back);
+    let mut class = class_of(&error, Some(status), headers);
+    if let FailureClass::QuotaExhausted { reset_at } = &mut class {
+        *reset_at = reset_at.or_else(|| headers::asked_until(headers));
+    }
     told(class, &format!("HTTP {status}: "), text.as_bytes())
 }
 
-/// What an error means that came under status 200: the value of an `error` field, or an event of type `error` as a whole.
-pub(in crate::provider) fn failure_in_stream(error: &Value) -> Failure {
-    let inner = error.get("error").filter(|inner| !inner.is_null());
-    VendorError::of_error(inner.unwrap_or(error)).told_under_200()
+/// What an error means that came under status 200: the value of an `error` field, or a whole event of type `error`.
+pub fn failure_in_stream(error: &Value) -> Failure {
+    told_under_200(&VendorError::of_body(error).unwrap_or_else(|| VendorError::of_error(error)))
 }
 
 /// What a JSON document means that came under status 200 and is no answer; `None` if it tells of no error.
-pub(in crate::provider) fn failure_in_body(body: &[u8]) -> Option<Failure> {
+pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
     let error = VendorError::of_body(&serde_json::from_slice(body).ok()?)?;
-    Some(error.told_under_200())
+    Some(told_under_200(&error))
+}
+
+fn told_under_200(error: &VendorError) -> Failure {
+    let status = error.chain().iter().rev().find_map(|error| error.status);
+    let class = class_of(error, status, &HeaderMap::new());
+    told(class, "error in place of an answer: ", error.message.as_bytes())
 }
 
 fn told(class: FailureClass, before: &str, text: &[u8]) -> Failure {
-    Failure::new(class, excerpt(&[before.as_bytes(), text].concat(), SHOWN))
+    let hint = if class == FailureClass::NotAnApi { " (check base_url)" } else { "" };
+    let message = excerpt(&[before.as_bytes(), text].concat(), SHOWN - hint.len());
+    Failure::new(class, message + hint)
 }
 
 fn is_page(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'<')
 }
 
-/// What a vendor says of an error, in whichever shape.
-#[derive(Debug, Default)]
-struct VendorError {
-    message: String,
-    /// `code` and `type` in lower case, each if it is a word.
-    words: String,
-    /// A status that stands in the body.
-    status: Option<u16>,
-    retry_after_ms: Option<u64>,
-    /// The size of the context, where the vendor has a field for it.
-    window: Option<u64>,
-}
-
-impl VendorError {
-    fn plain(message: &str) -> Self {
-        Self { message: message.trim().to_owned(), ..Self::default() }
+/// Sizes first, because vendors tell them under codes of all sorts; then what a code or the text says, as far as the
+/// status lets it be believed; then the status.
+fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> FailureClass {
+    let chain = error.chain();
+    let body = chain.iter().fold(ComeBack::default(), |found, error| found.or(error.come_back));
+    let wait = headers::asked(headers).or(body).or(headers::resets(headers));
+    let believes = |sign: &Sign| status.is_none_or(|status| is_believed(*sign, status));
+    let texts = || chain.iter().filter(|error| !error.is_about_a_field).map(|error| error.text.as_str());
+    if believes(&Sign::Context)
+        && let Some(class) = texts().find_map(too_much)
+    {
+        return class;
     }
-
-    /// `{error}`, `{error: {..}}`, `{message, code, type}`, `{detail}`, or a list with one of them.
-    fn of_body(body: &Value) -> Option<Self> {
-        let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
-        match body.get("error").filter(|error| !error.is_null()) {
-            Some(error) if body.get("message").is_none() || error.is_object() => Some(Self::of_error(error)),
-            _ if body.get("message").is_some() => Some(Self::of_error(body)),
-            Some(error) => Some(Self::of_error(error)),
-            None => body.get("detail").map(|detail| match detail {
-                Value::Object(_) => Self::of_error(detail),
-                Value::String(text) => Self::plain(text),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-                    Self::plain(&detail.to_string())
-                }
-            }),
+    let codes = || chain.iter().flat_map(|error| &error.codes);
+    let mut signs = (codes().filter_map(|code| of_code(code)))
+        .chain(texts().flat_map(signs_of))
+        .chain(codes().filter_map(|code| of_loose_code(code)));
+    match (signs.find(believes), status) {
+        // A limit that is soon over is no used-up account, in whichever words.
+        (Some(Sign::Quota), _) if body.after_ms.is_some() => rate_limited(wait),
+        (Some(Sign::Context), _) => {
+            let window = chain.iter().find_map(|error| error.window.or_else(|| window_in(&error.text)));
+            FailureClass::ContextTooLong { limit: window }
         }
-    }
-
-    fn of_error(error: &Value) -> Self {
-        let Value::Object(fields) = error else {
-            return Self::plain(error.as_str().map_or_else(|| error.to_string(), str::to_owned).as_str());
-        };
-        let word = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let number = |name: &str| {
-            let field = fields.get(name)?;
-            field.as_u64().or_else(|| field.as_str()?.parse().ok())
-        };
-        let inner = fields.get("innererror").and_then(|inner| inner.get("code")).and_then(Value::as_str);
-        let status = ["status", "code", "status_code", "raw_status_code"].iter().find_map(|name| {
-            number(name).and_then(|n| u16::try_from(n).ok()).filter(|status| (400..600).contains(status))
-        });
-        let message = match fields.get("message") {
-            Some(Value::String(message)) => message.clone(),
-            Some(other) => other.to_string(),
-            None => error.to_string(),
-        };
-        Self {
-            message,
-            words: [word("code"), word("type"), inner.unwrap_or_default()].join(" ").to_lowercase(),
-            status,
-            retry_after_ms: number("retry_after").map(|seconds| seconds.saturating_mul(1_000)),
-            window: number("n_ctx"),
-        }
-    }
-
-    fn told_under_200(&self) -> Failure {
-        let class = self.class(self.status, ComeBack::default());
-        told(class, "error in place of an answer: ", self.message.as_bytes())
-    }
-
-    /// The words first, because they say more; then the status.
-    fn class(&self, status: Option<u16>, mut come_back: ComeBack) -> FailureClass {
-        come_back.after_ms = come_back.after_ms.or(self.retry_after_ms);
-        let text = self.message.to_lowercase();
-        let says = |signs: &[&str]| signs.iter().any(|sign| self.words.contains(sign) || text.contains(sign));
-        let refused = status.is_none_or(|status| matches!(status, 400 | 403 | 404 | 413 | 422 | 500));
-        if says(QUOTA) && status.is_none_or(|status| status < 500) {
-            return FailureClass::QuotaExhausted { reset_at: come_back.at };
-        }
-        if refused && says(CONTENT) {
-            return FailureClass::ContentRefused;
-        }
-        if refused && says(CONTEXT) {
-            return FailureClass::ContextTooLong { limit: self.window.or_else(|| window_in(&text)) };
-        }
-        if matches!(status, None | Some(400 | 404 | 422)) && self.is_about_the_model(&text) {
-            return FailureClass::ModelNotFound;
-        }
-        match status {
-            Some(status) => of_status(status, come_back, &text),
-            None => self.of_words(come_back, &text),
-        }
-    }
-
-    fn is_about_the_model(&self, text: &str) -> bool {
-        let words = ["model_not_found", "invalid_model", "model_not_available", "unknown_model"];
-        words.iter().any(|word| self.words.contains(word))
-            || text.contains("model") && NO_MODEL.iter().any(|sign| text.contains(sign))
-    }
-
-    /// Without a status there are only words.
-    fn of_words(&self, come_back: ComeBack, text: &str) -> FailureClass {
-        let says = |signs: &[&str]| signs.iter().any(|sign| self.words.contains(sign) || text.contains(sign));
-        let word = |signs: &[&str]| signs.iter().any(|sign| self.words.contains(sign));
-        if says(&["rate_limit", "rate limit", "ratelimit", "too many requests", "too_many_requests"]) {
-            return of_status(429, come_back, text);
-        }
-        if word(&["authentication", "invalid_api_key", "permission", "unauthorized", "forbidden"]) {
-            return FailureClass::Auth;
-        }
-        if says(&["timeout", "timed out"]) {
-            return FailureClass::Timeout { which: Deadline::Call };
-        }
-        if word(&["invalid_request", "invalid_prompt", "unsupported", "bad_request"]) {
-            return FailureClass::InvalidRequest;
-        }
-        of_status(500, come_back, text)
+        // Then the wait is worth more than the reason.
+        (Some(Sign::Overloaded), Some(429)) if wait != ComeBack::default() => rate_limited(wait),
+        (Some(sign), _) => of_sign(sign, wait),
+        (None, Some(404)) if error.text.is_empty() => FailureClass::NotAnApi,
+        (None, Some(status)) => of_status(status, wait),
+        (None, None) => FailureClass::Server,
     }
 }
 
-fn of_status(status: u16, come_back: ComeBack, text: &str) -> FailureClass {
+/// Whether a response with this status can mean this; what it quotes of others it does not mean.
+const fn is_believed(sign: Sign, status: u16) -> bool {
+    match sign {
+        Sign::Quota => status < 500 && status != 408,
+        Sign::Content => matches!(status, 400 | 403 | 422 | 451 | 500),
+        Sign::Context => matches!(status, 400 | 413 | 422 | 429 | 500),
+        Sign::Model => matches!(status, 400 | 403 | 404 | 410 | 422),
+        Sign::RateLimit => !matches!(status, 401 | 404 | 408),
+        Sign::Overloaded => matches!(status, 400 | 429 | 500..),
+        Sign::Auth | Sign::Request => matches!(status, 400 | 422),
+        Sign::Path => matches!(status, 404 | 405),
+        // With a status there is nothing that they would add.
+        Sign::Timeout | Sign::Network | Sign::Server => false,
+    }
+}
+
+const fn rate_limited(wait: ComeBack) -> FailureClass {
+    FailureClass::RateLimited { retry_after_ms: wait.after_ms, reset_at: wait.at }
+}
+
+const fn of_sign(sign: Sign, wait: ComeBack) -> FailureClass {
+    match sign {
+        Sign::Quota => FailureClass::QuotaExhausted { reset_at: wait.at },
+        Sign::Content => FailureClass::ContentRefused,
+        Sign::Context => FailureClass::ContextTooLong { limit: None },
+        Sign::Model => FailureClass::ModelNotFound,
+        Sign::RateLimit => rate_limited(wait),
+        Sign::Overloaded => FailureClass::Overloaded,
+        Sign::Auth => FailureClass::Auth,
+        Sign::Timeout => FailureClass::Timeout { which: Deadline::Call },
+        Sign::Network => FailureClass::Network,
+        Sign::Path => FailureClass::NotAnApi,
+        Sign::Request => FailureClass::InvalidRequest,
+        Sign::Server => FailureClass::Server,
+    }
+}
+
+const fn of_status(status: u16, wait: ComeBack) -> FailureClass {
     match status {
+        // Redirects are not followed.
+        ..400 | 405 => FailureClass::NotAnApi,
         401 | 403 => FailureClass::Auth,
-        402 => FailureClass::QuotaExhausted { reset_at: come_back.at },
+        402 => FailureClass::QuotaExhausted { reset_at: wait.at },
         408 => FailureClass::Timeout { which: Deadline::Call },
-        413 => FailureClass::ContextTooLong { limit: window_in(text) },
-        429 => FailureClass::RateLimited { retry_after_ms: come_back.after_ms, reset_at: come_back.at },
+        413 => FailureClass::ContextTooLong { limit: None },
+        // 424 is what Bedrock says when its model broke.
+        424 => FailureClass::Server,
+        429 => rate_limited(wait),
+        400..500 => FailureClass::InvalidRequest,
         // 52x is what Cloudflare says when the server behind it is down or slow.
         502..=504 | 520..=524 | 529 => FailureClass::Overloaded,
-        500.. if text.contains("overload") => FailureClass::Overloaded,
         500.. => FailureClass::Server,
-        // Redirects are not followed.
-        ..400 => FailureClass::NotAnApi,
-        400..500 => FailureClass::InvalidRequest,
     }
 }
 
@@ -215,7 +183,7 @@ mod tests {
             (401, FailureClass::Auth),
             (402, QUOTA_OUT),
             (403, FailureClass::Auth),
-            (404, FailureClass::InvalidRequest),
+            (405, FailureClass::NotAnApi),
             (408, FailureClass::Timeout { which: Deadline::Call }),
             (413, FailureClass::ContextTooLong { limit: None }),
             (422, FailureClass::InvalidRequest),
@@ -234,13 +202,35 @@ mod tests {
     }
 
     #[test]
+    fn a_404_is_the_models_or_the_paths() {
+        for body in ["", "{}", "Not Found", "404 page not found", r#"{"detail":"Not Found"}"#] {
+            check(404, body, FailureClass::NotAnApi);
+        }
+        let invalid_url = r#"{"error":{"message":"Invalid URL (POST /v1/v1/chat/completions)","type":"invalid_request_error"}}"#;
+        check(404, invalid_url, FailureClass::NotAnApi);
+        check(404, r#"{"error":{"code":"404","message":"Resource not found"}}"#, FailureClass::NotAnApi);
+        for body in [
+            r#"{"error":{"message":"model \"x\" not found, try pulling it first"}}"#,
+            r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-3.5-x"}}"#,
+            r#"{"error":{"code":404,"message":"models/gemini-x is not found for API version v1beta, or is not supported for generateContent.","status":"NOT_FOUND"}}"#,
+            r#"{"error":{"message":"No endpoints found for a/b.","code":404}}"#,
+            r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#,
+        ] {
+            check(404, body, FailureClass::ModelNotFound);
+        }
+        let other = r#"{"error":{"code":"previous_response_not_found","message":"Previous response with id 'resp_1' not found."}}"#;
+        check(404, other, FailureClass::InvalidRequest);
+        assert!(failure_of(404, &HeaderMap::new(), b"").message.ends_with("(check base_url)"));
+    }
+
+    #[test]
     fn words_say_more_than_the_status() {
         check(429, r#"{"error":{"message":"m","type":"insufficient_quota"}}"#, QUOTA_OUT);
         check(429, r#"{"error":{"message":"Insufficient credits remaining."}}"#, QUOTA_OUT);
         check(400, r#"{"error":{"message":"m","code":"content_filter"}}"#, FailureClass::ContentRefused);
         check(404, r#"{"error":"Specified model not found: x"}"#, FailureClass::ModelNotFound);
         check(400, r#"{"message":"Invalid model: x","type":"invalid_model"}"#, FailureClass::ModelNotFound);
-        check(404, "404 page not found", FailureClass::InvalidRequest);
+        check(404, "404 page not found", FailureClass::NotAnApi);
         check(500, r#"{"error":{"message":"The model is overloaded"}}"#, FailureClass::Overloaded);
         let tpm = r#"{"error":{"message":"Request reached the limit of tokens per minute, context_length"}}"#;
         check(429, tpm, RATE);
@@ -277,6 +267,7 @@ mod tests {
     fn a_page_is_no_api_unless_the_server_is_down() {
         check(404, "<!DOCTYPE html><html>", FailureClass::NotAnApi);
         check(403, "\n<html>", FailureClass::NotAnApi);
+        check(401, "<html>", FailureClass::Auth);
         check(500, "<html>", FailureClass::Server);
         check(521, "<html>", FailureClass::Overloaded);
         check_with(

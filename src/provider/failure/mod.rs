@@ -1,7 +1,13 @@
-//! What a response means that is no answer; the same for every wire format.
+//! What a response means that is no answer; the same for every wire format. What vendors say in fields goes before what
+//! they say in words, and what they say of themselves before what they quote.
 
 mod classify;
+mod headers;
+mod phrases;
 mod signs;
+mod sizes;
+mod text;
+mod times;
+mod vendor_error;
 
-pub use classify::failure_of;
-pub(super) use classify::{failure_in_body, failure_in_stream};
+pub use classify::{failure_in_body, failure_in_stream, failure_of};

@@ -1,96 +1,256 @@
-//! The words by which vendors' texts are told apart, in lower case.
+//! The words by which vendors' codes and types are told apart.
 
-/// The account is used up.
-pub(super) const QUOTA: &[&str] = &[
-    "insufficient_quota",
-    "exceeded your current quota",
-    "payment required",
-    "payment_required",
-    "billing_hard_limit",
-    "billing hard limit",
-    "insufficient credit",
-    "insufficient balance",
-    "insufficient_balance",
-    "credit balance",
-    "require more credits",
-    "requires available credits",
-    "out of extra usage",
-    "quota reached",
-    "api key limit exceeded",
-    "余额不足",
+/// What a code or a phrase says of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// The account is used up.
+    Quota,
+    /// The content is refused.
+    Content,
+    /// The view is too long.
+    Context,
+    /// There is no such model, or not for this account.
+    Model,
+    /// Too many requests.
+    RateLimit,
+    /// No room now.
+    Overloaded,
+    /// The credential is not accepted.
+    Auth,
+    /// Somebody on the way did not answer in time.
+    Timeout,
+    /// A connection on the way broke.
+    Network,
+    /// There is nothing at this path.
+    Path,
+    /// The request is not accepted as it is.
+    Request,
+    /// The provider is broken.
+    Server,
+}
+
+/// A code as the tables have it: letters and digits in lower case, without `error` or `exception` at its end.
+pub(super) fn plain(code: &str) -> String {
+    let mut plain: String =
+        code.chars().take(64).filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    for ending in ["exception", "error"] {
+        if let Some(without) = plain.strip_suffix(ending).map(str::len) {
+            plain.truncate(without);
+        }
+    }
+    plain
+}
+
+/// What a code says that leaves no doubt.
+pub(super) fn of_code(plain: &str) -> Option<Sign> {
+    CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(sign, _)| *sign)
+}
+
+/// What a code says that vendors use for many things; a text next to it says more.
+pub(super) fn of_loose_code(plain: &str) -> Option<Sign> {
+    LOOSE_CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(sign, _)| *sign)
+}
+
+const CODES: &[(Sign, &[&str])] = &[
+    (
+        Sign::Quota,
+        &[
+            "allocationquotafreetieronly",
+            "arrearage",
+            "billing",
+            "billingdisabled",
+            "billinghardlimitreached",
+            "billingnotactive",
+            "credits",
+            "exceededcurrentquota",
+            "insufficientbalance",
+            "insufficientcredits",
+            "insufficientfunds",
+            "insufficientquota",
+            "outofcredits",
+            "paymentrequired",
+            "quotaexhausted",
+            "quotaperday",
+            "usagenotincluded",
+        ],
+    ),
+    (
+        Sign::Content,
+        &[
+            "blockedbysafety",
+            "contentfilter",
+            "contentfiltered",
+            "contentfilterpolicy",
+            "contentpolicy",
+            "contentpolicyviolation",
+            "cyberpolicyviolation",
+            "datainspectionfailed",
+            "moderationblocked",
+            "promptblocked",
+            "responsibleaipolicyviolation",
+        ],
+    ),
+    (
+        Sign::Context,
+        &[
+            "contextlengthexceeded",
+            "contextwindowexceeded",
+            "exceedcontextsize",
+            "modelcontextwindowexceeded",
+            "promptistoolong",
+            "prompttoolong",
+            "requesttoolarge",
+            "toomanyprompttokens",
+        ],
+    ),
+    (
+        Sign::Model,
+        &[
+            "deploymentnotfound",
+            "invalidmodel",
+            "invalidmodelid",
+            "modelnotavailable",
+            "modelnotexist",
+            "modelnotfound",
+            "modelnotsupported",
+            "nosuchmodel",
+            "unknownmodel",
+        ],
+    ),
+    (
+        Sign::RateLimit,
+        &[
+            "limitrequests",
+            "modelcooldown",
+            "quotaexceeded",
+            "ratelimit",
+            "ratelimited",
+            "ratelimitexceeded",
+            "ratelimitreached",
+            "requestlimitexceeded",
+            "resourceexhausted",
+            "throttled",
+            "throttling",
+            "throttlingallocationquota",
+            "throttlingburstrate",
+            "throttlingratequota",
+            "toomanyrequests",
+            "usagelimitexceeded",
+            "usagelimitreached",
+            "userratelimitexceeded",
+        ],
+    ),
+    (
+        Sign::Overloaded,
+        &[
+            "capacityexceeded",
+            "engineoverloaded",
+            "insufficientsystemresource",
+            "modelcapacityexhausted",
+            "modelnotready",
+            "modeloverloaded",
+            "overloaded",
+            "serverisoverloaded",
+            "serveroverloaded",
+            "serviceunavailable",
+            "slowdown",
+            "unavailable",
+        ],
+    ),
+    (
+        Sign::Auth,
+        &[
+            "accessdenied",
+            "accountdeactivated",
+            "apikeydeleted",
+            "apikeyexpired",
+            "apikeyinvalid",
+            "apikeyrevoked",
+            "authentication",
+            "authenticationfailed",
+            "expiredtoken",
+            "forbidden",
+            "incorrectapikey",
+            "invalidapikey",
+            "invalidauthentication",
+            "invalidtoken",
+            "missingapikey",
+            "permission",
+            "permissiondenied",
+            "servicedisabled",
+            "tokenexpired",
+            "unauthenticated",
+            "unauthorized",
+            "unrecognizedclient",
+        ],
+    ),
+    (Sign::Timeout, &["deadlineexceeded", "gatewaytimeout", "modeltimeout", "requesttimeout", "timeout"]),
+    (Sign::Network, &["apiconnection", "connection"]),
+    (
+        Sign::Request,
+        &[
+            "integerbelowminvalue",
+            "invalidfunctionparameters",
+            "invalidimageurl",
+            "invalidjsonschema",
+            "invalidtype",
+            "missingrequiredparameter",
+            "previousresponsenotfound",
+            "tooluse",
+            "toolusefailed",
+            "unknownparameter",
+            "unsupportedparameter",
+            "unsupportedvalue",
+        ],
+    ),
 ];
 
-/// The content is refused.
-pub(super) const CONTENT: &[&str] = &[
-    "content_filter",
-    "content_policy",
-    "responsibleaipolicyviolation",
-    "content management policy",
-    "rejected as a result of our safety system",
-    "flagged by our safety system",
-    "content was flagged",
-    "requires moderation",
+const LOOSE_CODES: &[(Sign, &[&str])] = &[
+    (
+        Sign::Request,
+        &[
+            "badrequest",
+            "failedprecondition",
+            "invalidargument",
+            "invalidparameter",
+            "invalidprompt",
+            "invalidrequest",
+            "invalidrequestbody",
+            "notfound",
+            "unprocessableentity",
+            "validation",
+        ],
+    ),
+    (Sign::Server, &["api", "internal", "internalserver", "model", "modelstream", "server"]),
 ];
 
-/// The view is too long.
-pub(super) const CONTEXT: &[&str] = &[
-    "context_length_exceeded",
-    "context_window_exceeded",
-    "too_many_prompt_tokens",
-    "exceed_context_size",
-    "request_too_large",
-    "prompt is too long",
-    "prompt too large",
-    "input is too long",
-    "input tokens exceed the configured limit",
-    "maximum context length",
-    "model's context length",
-    "maximum prompt length",
-    "context length exceeded",
-    "context window exceed",
-    "context window of this model",
-    "would exceed context window",
-    "exceeds model context window",
-    "exceeds the available context",
-    "reduce the length of the messages",
-    "maximum number of tokens allowed",
-    "exceeded model token limit",
-    "total length of all messages is too long",
-    "prompt token count of",
-    "上下文",
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// With `model` in the same text: there is no such model.
-pub(super) const NO_MODEL: &[&str] = &[
-    "does not exist",
-    "not found",
-    "not a valid model",
-    "invalid model",
-    "unknown model",
-    "no such model",
-    "has been deprecated",
-    "supported api model names",
-];
+    #[test]
+    fn a_code_is_written_in_many_ways() {
+        let check = |code: &str, sign: Option<Sign>| assert_eq!(of_code(&plain(code)), sign, "{code}");
+        for code in ["rate_limit_error", "RateLimitError", "RATE_LIMIT", "rate-limit"] {
+            check(code, Some(Sign::RateLimit));
+        }
+        check("ThrottlingException", Some(Sign::RateLimit));
+        check("Throttling.RateQuota", Some(Sign::RateLimit));
+        check("API_KEY_INVALID", Some(Sign::Auth));
+        check("overloaded_error", Some(Sign::Overloaded));
+        check("my_rate_limit_error", None);
+        check("error", None);
+        check("", None);
+    }
 
-/// What stands in front of the size of the context, or behind it.
-const BEFORE_WINDOW: &[&str] = &[
-    "maximum context length is ",
-    "maximum context length of ",
-    "maximum prompt length is ",
-    "maximum number of tokens allowed (",
-    "model token limit: ",
-    "exceeds the limit of ",
-    "available context size (",
-    "context window of ",
-    " tokens > ",
-    "too large for model with ",
-];
-
-/// The size of the context, in tokens, if the (lower-case) text tells it.
-pub(super) fn window_in(text: &str) -> Option<u64> {
-    BEFORE_WINDOW.iter().find_map(|before| {
-        let (_, rest) = text.split_once(before)?;
-        let digits = rest.split(|c: char| !c.is_ascii_digit() && c != ',' && c != '_').next()?;
-        digits.replace([',', '_'], "").parse().ok()
-    })
+    #[test]
+    fn each_code_stands_once_and_as_it_is_looked_up() {
+        let mut all: Vec<&str> =
+            CODES.iter().chain(LOOSE_CODES).flat_map(|(_, codes)| codes.iter().copied()).collect();
+        for code in &all {
+            assert_eq!(plain(code), *code);
+        }
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0] != two[1]), "{all:?}");
+    }
 }

@@ -1,0 +1,243 @@
+//! The sizes that a vendor's text tells: how large the window is, and how much output there is room for.
+
+use std::sync::LazyLock;
+
+use hermod_actors::model::FailureClass;
+use regex_lite::Regex;
+
+use super::phrases::anchored;
+
+/// Tokens of output below which a request is too long, rather than asking for too much: no answer is that short.
+const LEAST_OUTPUT: u64 = 1_024;
+
+/// What a text says of sizes, if they are what failed: too much output, or too much input for any output.
+pub(super) fn too_much(text: &str) -> Option<FailureClass> {
+    static RULES: LazyLock<Vec<(Regex, Limit)>> = LazyLock::new(|| {
+        let compiled = |(pattern, limit): &(&str, Limit)| {
+            (Regex::new(&anchored(pattern).replace("OUT", OUT)).expect("the patterns are constant"), *limit)
+        };
+        PATTERNS.iter().map(compiled).collect()
+    });
+    RULES.iter().find_map(|(pattern, limit)| {
+        let found = pattern.captures(text)?;
+        let numbers: Vec<u64> =
+            found.iter().skip(1).flatten().filter_map(|number| number_at(number.as_str())).collect();
+        limit.class(&numbers)
+    })
+}
+
+/// How a vendor calls the most output that a request asks for.
+const OUT: &str = r"(?:max[ _]?(?:imum[ _])?(?:completion[ _]?|output[ _]?|new[ _]?)?tokens(?:_to_sample)?)";
+
+/// How the limit comes out of a text's numbers.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    /// It is not told.
+    Untold,
+    /// The number, for the output.
+    Output,
+    /// One less than the number, for the output.
+    Below,
+    /// The window, and what of it the input takes.
+    Room,
+    /// What the input takes of the window, and the window.
+    RoomReversed,
+    /// The window, all that was asked for, and the output in it.
+    RoomOfAll,
+    /// It is not told, and it is the window's.
+    Context,
+    /// What a minute allows, and what was asked for: if it is more, no waiting helps.
+    Minute,
+}
+
+impl Limit {
+    fn class(self, numbers: &[u64]) -> Option<FailureClass> {
+        let cap = |limit| Some(FailureClass::OutputCap { limit });
+        let room = |window: u64, input: u64| match window.checked_sub(input) {
+            Some(room) if room >= LEAST_OUTPUT => cap(Some(room)),
+            _ => Some(FailureClass::ContextTooLong { limit: Some(window) }),
+        };
+        match (self, numbers) {
+            (Self::Output, [limit]) => cap(Some(*limit)),
+            (Self::Below, [limit]) => cap(Some(limit.saturating_sub(1))),
+            (Self::Room, [window, input]) | (Self::RoomReversed, [input, window]) => room(*window, *input),
+            (Self::RoomOfAll, [window, all, output]) => room(*window, all.saturating_sub(*output)),
+            (Self::Minute, [limit, asked]) if asked > limit => {
+                Some(FailureClass::ContextTooLong { limit: Some(*limit) })
+            }
+            (Self::Context, _) => Some(FailureClass::ContextTooLong { limit: None }),
+            // A number that is too large for one says nothing.
+            (Self::Untold | Self::Output | Self::Below, _) => cap(None),
+            (Self::Room | Self::RoomReversed | Self::RoomOfAll | Self::Minute, _) => None,
+        }
+    }
+}
+
+const PATTERNS: &[(&str, Limit)] = &[
+    (
+        r"OUT(?: or OUT)? is too large: \d+\. this model's maximum context length is ([\d,]+) tokens and your request has ([\d,]+) input tokens",
+        Limit::Room,
+    ),
+    (
+        r"maximum context length is ([\d,]+) tokens[.,] however,? you requested (?:about )?([\d,]+) ?tokens \([^)]*?([\d,]+) (?:in|for|of) the (?:completion|output)",
+        Limit::RoomOfAll,
+    ),
+    (
+        r"maximum context length of ([\d,]+) tokens\. you requested a total of [\d,]+ tokens: ([\d,]+) tokens from the input",
+        Limit::Room,
+    ),
+    (r"inputs tokens \+ OUT must be <= ([\d,]+)\. given: ([\d,]+) inputs tokens", Limit::Room),
+    (r"input length and OUT exceed context limit: ([\d,]+) \+ [\d,]+ > ([\d,]+)", Limit::RoomReversed),
+    (r"^OUT: [\d,]+ > ([\d,]+), which is the maximum allowed", Limit::Output),
+    (r"^OUT is too large: .*supports at most ([\d,]+) (?:completion|output) tokens", Limit::Output),
+    (
+        r"OUT value of [\d,]+ but the supported range is from \d+ \(inclusive\) to ([\d,]+) \(exclusive\)",
+        Limit::Below,
+    ),
+    (r"^the OUT you requested exceeds? the model limit of ([\d,]+)", Limit::Output),
+    (r"OUT(?: for \S+)?:? (?:must|should) be (?:less than or equal to|at most|<=) ([\d,]+)", Limit::Output),
+    (r"range of OUT (?:is|should be) [\[(]\d+, ?([\d,]+)\]", Limit::Output),
+    (r"^invalid OUT: integer above maximum value\. expected a value <= ([\d,]+)", Limit::Output),
+    (r"^OUT (?:is |are )?too (?:large|high)\b", Limit::Untold),
+    (r"maximum allowed number of output tokens", Limit::Untold),
+    (r"OUT would exceed (?:the )?context window", Limit::Untold),
+    (r"^extra usage is required for long context", Limit::Context),
+    (r"request too large .*\blimit:? ([\d,]+), requested:? ([\d,]+)", Limit::Minute),
+];
+
+/// What stands in front of the size of the window.
+const BEFORE_WINDOW: &[&str] = &[
+    "maximum context length is ",
+    "maximum context length of ",
+    "maximum prompt length is ",
+    "maximum number of tokens allowed (",
+    "model token limit: ",
+    "exceeds the limit of ",
+    "available context size (",
+    "context window of ",
+    " tokens > ",
+    "too large for model with ",
+];
+
+/// The size of the window, in tokens, if the text tells it.
+pub(super) fn window_in(text: &str) -> Option<u64> {
+    BEFORE_WINDOW.iter().find_map(|before| {
+        let (_, rest) = text.split_once(before)?;
+        number_at(rest.split(|c: char| !c.is_ascii_digit() && c != ',' && c != '_').next()?)
+    })
+}
+
+fn number_at(digits: &str) -> Option<u64> {
+    digits.replace([',', '_'], "").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::text::unquoted, *};
+
+    fn check(message: &str, expected: Option<FailureClass>) {
+        assert_eq!(too_much(&unquoted(message)), expected, "{message}");
+    }
+
+    #[test]
+    fn too_much_output_is_told_with_its_limit() {
+        let cap = |message: &str, limit: u64| {
+            check(message, Some(FailureClass::OutputCap { limit: Some(limit) }));
+        };
+        cap(
+            "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
+            16_384,
+        );
+        cap(
+            "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-sonnet-20241022",
+            8_192,
+        );
+        cap(
+            "Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range is from 1 (inclusive) to 65537 (exclusive). Update the value and try again.",
+            65_536,
+        );
+        cap(
+            "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.",
+            4_096,
+        );
+        cap(
+            "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the `context_window` for this model",
+            8_192,
+        );
+        cap("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8_192);
+        cap("Range of max_tokens should be [1, 8192]", 8_192);
+        cap(
+            "too many tokens: max tokens must be less than or equal to 4096, the maximum output length for this model",
+            4_096,
+        );
+        cap(
+            "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 128000, but got 200000 instead.",
+            128_000,
+        );
+        check(
+            "the maximum allowed number of output tokens is exceeded",
+            Some(FailureClass::OutputCap { limit: None }),
+        );
+        check(
+            "max_tokens: 1 > 99999999999999999999999, which is the maximum allowed number",
+            Some(FailureClass::OutputCap { limit: None }),
+        );
+    }
+
+    #[test]
+    fn the_room_that_the_input_leaves_is_the_limit() {
+        let room = |message: &str, limit: u64| {
+            check(message, Some(FailureClass::OutputCap { limit: Some(limit) }));
+        };
+        let full = |message: &str, window: u64| {
+            check(message, Some(FailureClass::ContextTooLong { limit: Some(window) }));
+        };
+        room(
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or `max_tokens` and try again",
+            11_760,
+        );
+        room(
+            "'max_tokens' or 'max_completion_tokens' is too large: 100000. This model's maximum context length is 32768 tokens and your request has 1200 input tokens (100000 > 32768 - 1200).",
+            31_568,
+        );
+        room(
+            "This model's maximum context length is 128000 tokens. However, you requested 130096 tokens (120000 in the messages, 96 in the functions, and 10000 in the completion). Please reduce the length of the messages or completion.",
+            7_904,
+        );
+        room(
+            "This endpoint's maximum context length is 131072 tokens. However, you requested about 141072 tokens (41072 of text input, 100000 in the output). Please reduce the length of either one.",
+            90_000,
+        );
+        room(
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 6000 `inputs` tokens and 4096 `max_new_tokens`",
+            2_192,
+        );
+        full(
+            "This model's maximum context length is 128000 tokens. However, you requested 138000 tokens (130000 in the messages, 8000 in the completion).",
+            128_000,
+        );
+        full(
+            "input length and `max_tokens` exceed context limit: 199990 + 21333 > 200000, decrease input length or `max_tokens` and try again",
+            200_000,
+        );
+        full(
+            "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced",
+            30_000,
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_too_much_is_not() {
+        for message in [
+            "Could not finish the message because max_tokens or model output limit was reached. Please try again with higher max_tokens.",
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 instead.",
+            "max_tokens must be greater than thinking.budget_tokens",
+            "Tool `set_max_tokens` is not defined: \"max_tokens is too large\"",
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 145000 tokens.",
+            "Rate limit reached for x on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000.",
+        ] {
+            check(message, None);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a vendor says of an error, read out of the many shapes in which it is said.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use super::{
+    headers,
+    signs::plain,
+    text::{code_told, status_told, unquoted, wrapped},
+    times::{ComeBack, moment, said},
+};
+
+/// How deep errors stand in errors: a gateway in front of a gateway.
+const DEPTH: u8 = 3;
+/// The code that stands here for Google's ids of such quotas.
+const DAYS_QUOTA: &str = "quotaperday";
+
+/// An error as a vendor tells it.
+#[derive(Debug, Default)]
+pub(super) struct VendorError {
+    /// For people.
+    pub(super) message: String,
+    /// What the message says, made ready to look for phrases; empty if it is no text.
+    pub(super) text: String,
+    /// Its codes and types, as the tables have them; the more special ones first.
+    pub(super) codes: Vec<String>,
+    /// A status that stands in the body.
+    pub(super) status: Option<u16>,
+    pub(super) come_back: ComeBack,
+    /// The size of the context, where the vendor has a field for it.
+    pub(super) window: Option<u64>,
+    /// It is about a field of the request that is neither the messages nor a limit of tokens.
+    pub(super) is_about_a_field: bool,
+    /// The error of the provider behind this one.
+    pub(super) inner: Option<Box<Self>>,
+}
+
+impl VendorError {
+    /// A body, whatever it is.
+    pub(super) fn of_bytes(body: &[u8]) -> Self {
+        let json = serde_json::from_slice(body).ok();
+        json.and_then(|body| Self::of_body(&body)).unwrap_or_else(|| match json_without_error(body) {
+            true => Self::default(),
+            false => Self::of_text(&String::from_utf8_lossy(body), DEPTH),
+        })
+    }
+
+    /// A JSON document; `None` if it tells of no error.
+    pub(super) fn of_body(body: &Value) -> Option<Self> {
+        Self::of_document(body, DEPTH)
+    }
+
+    /// An error object, or a text in its place.
+    pub(super) fn of_error(error: &Value) -> Self {
+        Self::of_value(error, DEPTH)
+    }
+
+    /// This error and the ones in it, the innermost first: it knows best.
+    pub(super) fn chain(&self) -> Vec<&Self> {
+        let mut chain = self.inner.as_ref().map(|inner| inner.chain()).unwrap_or_default();
+        chain.push(self);
+        chain
+    }
+
+    fn of_document(body: &Value, depth: u8) -> Option<Self> {
+        let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
+        let object = body.as_object()?;
+        let has = |name: &str| object.get(name).filter(|value| !value.is_null());
+        let said =
+            ["message", "Message", "errorMessage", "detail", "title"].iter().any(|name| has(name).is_some());
+        if let Some(error) = has("error").filter(|error| error.is_object() || !said) {
+            let mut found = Self::of_value(error, depth);
+            if !error.is_object() {
+                found.codes.extend(codes_of(object));
+            }
+            return Some(found);
+        }
+        if let Some(first) = has("errors").and_then(Value::as_array).and_then(|errors| errors.first()) {
+            return Some(Self::of_value(first, depth));
+        }
+        if let Some(status) =
+            has("base_resp").filter(|status| status["status_code"].as_i64().is_some_and(|code| code != 0))
+        {
+            return Some(Self::of_value(status, depth));
+        }
+        match has("detail") {
+            Some(detail @ Value::Object(_)) => Some(Self::of_value(detail, depth)),
+            _ => said.then(|| Self::of_value(body, depth)),
+        }
+    }
+
+    fn of_value(error: &Value, depth: u8) -> Self {
+        match error {
+            Value::Object(fields) => Self::of_fields(fields, depth),
+            Value::String(text) => Self::of_text(text, depth),
+            Value::Null => Self::default(),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                Self { message: error.to_string(), ..Self::default() }
+            }
+        }
+    }
+
+    fn of_text(message: &str, depth: u8) -> Self {
+        let message = message.trim();
+        let text = unquoted(message);
+        Self {
+            codes: code_told(message).map(plain).into_iter().collect(),
+            status: status_told(message),
+            come_back: said(&text),
+            inner: wrapped(message).and_then(|json| Self::of_wrapped(json, depth)),
+            text,
+            message: message.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn of_fields(fields: &Map<String, Value>, depth: u8) -> Self {
+        let names = [
+            "message",
+            "Message",
+            "errorMessage",
+            "msg",
+            "status_msg",
+            "error_description",
+            "detail",
+            "title",
+        ];
+        let told = names.iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()));
+        let mut error = match told {
+            Some(Value::String(message)) => Self::of_text(message, depth),
+            // What the vendor checked may stand in it, which says nothing.
+            Some(other) => Self { message: other.to_string(), ..Self::default() },
+            None => Self { message: Value::Object(fields.clone()).to_string(), ..Self::default() },
+        };
+        error.codes.splice(0..0, codes_of(fields));
+        error.status = status_of(fields).or(error.status);
+        // With a day's quota the delay that is told is that of a minute's.
+        error.come_back = match error.codes.iter().any(|code| code == DAYS_QUOTA) {
+            true => ComeBack::default(),
+            false => come_back_of(fields).or(error.come_back),
+        };
+        error.window = fields.get("n_ctx").and_then(Value::as_u64);
+        error.is_about_a_field = fields.get("param").and_then(Value::as_str).is_some_and(is_another_field);
+        let raw = fields.get("metadata").and_then(|metadata| metadata.get("raw")).and_then(Value::as_str);
+        if let Some(raw) = raw.filter(|_| depth > 0) {
+            let inner =
+                Self::of_wrapped(raw, depth).unwrap_or_else(|| Box::new(Self::of_text(raw, depth - 1)));
+            error.message = format!("{}: {}", error.message, inner.message);
+            error.inner = Some(inner);
+        }
+        error
+    }
+
+    fn of_wrapped(json: &str, depth: u8) -> Option<Box<Self>> {
+        let depth = depth.checked_sub(1)?;
+        let document = serde_json::Deserializer::from_str(json).into_iter::<Value>().next()?.ok()?;
+        Self::of_document(&document, depth).map(Box::new)
+    }
+}
+
+/// Whether a body is JSON that says nothing: `{}`, `null`, `[]`.
+fn json_without_error(body: &[u8]) -> bool {
+    matches!(body.trim_ascii(), b"{}" | b"null" | b"[]" | b"\"\"")
+}
+
+/// The codes of an error: those of its details, its own, and last its type.
+fn codes_of(fields: &Map<String, Value>) -> Vec<String> {
+    let mut codes = Vec::new();
+    let details = fields.get("details").and_then(Value::as_array).into_iter().flatten();
+    for detail in details {
+        let quotas = detail.get("violations").and_then(Value::as_array).into_iter().flatten();
+        let ids = quotas.filter_map(|quota| quota.get("quotaId")?.as_str());
+        if ids.into_iter().any(|id| id.contains("PerDay")) {
+            codes.push(DAYS_QUOTA.to_owned());
+        }
+        codes.extend(detail.get("reason").and_then(Value::as_str).map(plain));
+    }
+    let inner =
+        fields.get("innererror").or_else(|| fields.get("inner_error")).and_then(|inner| inner.get("code"));
+    let own = ["code", "errorCode", "__type", "error", "status", "type"].iter().map(|name| fields.get(*name));
+    let words = own.chain([inner]).flatten().filter_map(Value::as_str);
+    // `type.googleapis.com/..`, `com.amazonaws#ThrottlingException`
+    codes.extend(words.map(|word| plain(word.rsplit(['#', '/']).next().unwrap_or(word))));
+    codes
+}
+
+fn status_of(fields: &Map<String, Value>) -> Option<u16> {
+    let names = ["status", "code", "status_code", "statusCode", "raw_status_code"];
+    names.iter().find_map(|name| {
+        let status = number(fields.get(*name)?)?;
+        (400.0..600.0).contains(&status).then(|| status.to_string().parse().ok()).flatten()
+    })
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// When to come back, by fields.
+fn come_back_of(fields: &Map<String, Value>) -> ComeBack {
+    let as_text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let seconds = ["retry_after", "retry_after_seconds", "retryAfter", "resets_in_seconds"];
+    let millis = fields.get("retry_after_ms").and_then(number).and_then(ComeBack::after);
+    let times = ["resets_at", "reset_at", "resetAt", "reset_time"];
+    let named = seconds.iter().chain(&times).filter_map(|name| moment(&as_text(fields.get(*name)?)));
+    let details = fields.get("details").and_then(Value::as_array).into_iter().flatten();
+    let delays = details.filter_map(|detail| moment(detail.get("retryDelay")?.as_str()?));
+    let headers =
+        fields.get("metadata").and_then(|metadata| metadata.get("headers")).and_then(Value::as_object);
+    let headers = headers.map(headers_in).unwrap_or_default();
+    let of_headers = headers::asked(&headers).or(headers::resets(&headers));
+    named.chain(delays).fold(millis.unwrap_or_default(), ComeBack::or).or(of_headers)
+}
+
+/// Headers of the provider behind, which a gateway puts into its error.
+fn headers_in(fields: &Map<String, Value>) -> HeaderMap {
+    let header = |(name, value): (&String, &Value)| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(value.as_str()?).ok()?))
+    };
+    fields.iter().filter_map(header).collect()
+}
+
+/// Whether a `param` names what has nothing to do with the length or the model.
+fn is_another_field(param: &str) -> bool {
+    let first = param.split(['.', '[']).next().unwrap_or(param);
+    !(first.is_empty()
+        || matches!(first, "messages" | "input" | "prompt" | "model" | "contents")
+        || plain(first).ends_with("tokens"))
+}
