@@ -13,7 +13,7 @@ use hermod::{
     secret::Secret,
 };
 use hermod_actors::{
-    model::{Answer, CallId, Deadline, Failure, FailureClass, Message, RunId},
+    model::{Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, RunId},
     port::{Deltas, ModelRequest, Provider as _, Segments},
 };
 use tokio::{
@@ -179,6 +179,7 @@ fn request(provider: &HttpProvider) -> ModelRequest {
     let encoder = provider.encoder();
     let pieces = ["one", "two ü"].map(|text| encoder.message(&Message::User(text.into())));
     ModelRequest {
+        credential: CredentialId::default(),
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         model: "m".into(),
         max_tokens: 5,

@@ -1,8 +1,10 @@
 //! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
 
 mod access;
+mod breaker;
 mod budget;
 mod codec;
+mod credential;
 mod durable;
 mod event;
 mod failure;
@@ -18,8 +20,10 @@ mod time;
 mod tool;
 
 pub use access::Access;
+pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
 pub use codec::{DecodeError, decode, encode};
+pub use credential::{CredentialId, PoolStrategy};
 pub use durable::Durable;
 pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
@@ -30,7 +34,8 @@ pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
-    ModelFailed, ModelStarted, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+    ModelFailed, ModelStarted, ModelWaiting, Record, RunAccepted, RunEnded, RunStopping, SessionOpened,
+    SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

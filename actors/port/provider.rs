@@ -3,7 +3,7 @@ use std::{fmt::Debug, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::model::{Answer, CallId, Failure, Message, ToolSpec};
+use crate::model::{Answer, CallId, CredentialId, Failure, Message, PoolStrategy, ToolSpec};
 
 /// One configured endpoint.
 pub trait Provider: Debug + Send + Sync + 'static {
@@ -17,6 +17,23 @@ pub trait Provider: Debug + Send + Sync + 'static {
         request: ModelRequest,
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, Failure>>;
+
+    /// How many credentials it has; a request says which one it is made with. Read once, when the runtime starts.
+    fn credentials(&self) -> usize {
+        1
+    }
+
+    /// Which of them is used next. Read once, when the runtime starts.
+    fn pool(&self) -> PoolStrategy {
+        PoolStrategy::default()
+    }
+
+    /// Renews a credential that was refused, and says whether it is another one now. Sessions may ask at the same time:
+    /// it is renewed once for all of them, and the old one is kept if that fails.
+    fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {
+        let _ = credential;
+        Box::pin(std::future::ready(false))
+    }
 }
 
 /// Writes the parts of a request that stay the same from call to call, so that each is written once.
@@ -42,6 +59,8 @@ pub struct ModelRequest {
     pub call: CallId,
     /// The model, as the provider names it.
     pub model: Arc<str>,
+    /// The credential that it is made with.
+    pub credential: CredentialId,
     /// Output tokens asked for.
     pub max_tokens: u64,
     /// From [`Encoder::head`].

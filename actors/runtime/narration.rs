@@ -9,7 +9,8 @@ use crate::{
     hub::{Delta, Piece, length},
     model::{
         Attempt, Body, CallEnded, CallId, CallStarted, Ended, EventBody, Lifecycle, ModelAnswered,
-        ModelFailed, ModelStarted, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        ModelFailed, ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        WhyNot,
     },
 };
 
@@ -53,6 +54,7 @@ impl Narration {
             Body::ModelStarted(started) => self.asked(started),
             Body::ModelAnswered(answered) => self.answered(answered),
             Body::ModelFailed(failed) => self.failed(failed),
+            Body::ModelWaiting(waiting) => vec![(waiting.call.run, EventBody::Status(waits(waiting)))],
             Body::CallAdmitted(admitted) => {
                 if let Some(called) = self.open.get_mut(&admitted.call) {
                     called.tool = Arc::clone(&admitted.tool);
@@ -189,6 +191,14 @@ impl Narration {
         }
         told
     }
+}
+
+fn waits(waiting: &ModelWaiting) -> RunStatus {
+    let named = waiting.skipped.iter().find_map(|link| match &link.why {
+        WhyNot::Skipped { until, failure } if *until == Some(waiting.until) => Some(failure.class.name()),
+        WhyNot::Skipped { .. } | WhyNot::Tried { .. } => None,
+    });
+    RunStatus::Waiting { reason: named.unwrap_or("no model can be asked").into(), until: waiting.until }
 }
 
 const fn stage(ended: &Ended) -> Lifecycle {

@@ -4,10 +4,7 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use ractor::ActorRef;
@@ -19,13 +16,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    hub::{Delta, Hub, Live, Piece, length},
-    model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, SessionId},
+    hub::Piece,
+    model::{Attempt, CallEnd, CallId, CallStatus, SessionId},
     policy::arguments,
-    port::{ArtifactName, Deltas, Invocation, ModelRequest, Progress, Shelf},
-    provider::{Lease, NoLease, ProviderMsg},
-    session::{Inner, SessionMsg, Wiring, output::presentable, view::EncodedView, watchdog},
-    supervisor::{Address, ProvidersMsg},
+    port::{ArtifactName, Invocation, ModelRequest, Progress, Shelf},
+    provider::Lease,
+    session::{
+        Inner, SessionMsg, Wiring, attempt, output::presentable, said::Published, seek, view::EncodedView,
+        watchdog,
+    },
+    supervisor::Address,
     tool_executor::ToolExecutorMsg,
     turn::{Effect, Input, Turn},
 };
@@ -127,7 +127,7 @@ impl Tasks {
         let tools = Arc::clone(&self.wiring.tools);
         // An adapter's panic is the call's, not the session's.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
-            view.render(turn, &lease.endpoint.encoder(), || tools.specs(&spec.tools))
+            view.render(turn, &lease.admission.endpoint().encoder(), || tools.specs(&spec.tools))
         }));
         let Ok((head, messages)) = rendered else {
             *view = EncodedView::default();
@@ -135,43 +135,35 @@ impl Tasks {
         };
         let request = ModelRequest {
             call: started.call,
-            model: Arc::clone(&lease.model.model),
+            model: Arc::clone(&lease.admission.model().model),
+            credential: lease.admission.credential(),
             max_tokens: started.max_tokens,
             head,
             messages,
         };
         let guard = Guard::new(self.session.clone(), started.call, started.attempt);
-        let providers = Arc::clone(&self.wiring.providers);
-        let deltas = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
+        let wiring = Arc::clone(&self.wiring);
+        let published = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
         let span = tracing::info_span!(
             "model_call",
             session = %self.id,
             run = %started.call.run,
             call = %started.call,
             attempt = started.attempt,
-            model = %lease.model,
+            model = %lease.admission.model(),
         );
         let cancelled = cancel.clone();
         let task = async move {
-            let answer = watchdog::answer(lease.endpoint.call(request, &deltas), &cancelled).await;
-            match &answer {
-                Ok(_) => tracing::debug!("answered"),
-                Err(failure) => tracing::warn!(%failure, "failed"),
-            }
-            let report = answer.as_ref().map(|_| ()).map_err(Clone::clone);
-            let name = Arc::clone(&lease.model.provider);
-            if providers.cast(ProvidersMsg::To(name, ProviderMsg::Report(report))).is_err() {
-                tracing::debug!("the supervisor of providers is gone");
-            }
-            guard.answer(match answer {
+            let made = attempt::make(&wiring, (lease, &spec), request, (&published, &cancelled)).await;
+            guard.answer(match made {
                 Ok(answer) => Input::Answered {
                     plans: tools.plan(&answer.message.calls, &spec),
                     answer: Arc::new(answer),
                     started,
                 },
-                Err(failure) => {
+                Err((failure, outlook)) => {
                     let (call, attempt) = (started.call, started.attempt);
-                    Input::ModelFailed { call, attempt, failure }
+                    Input::ModelFailed { call, attempt, failure, outlook }
                 }
             });
         };
@@ -247,15 +239,16 @@ impl Tasks {
 
     /// Waits for what the call needs.
     pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
-        let Some(chain) = turn.chain().map(<[_]>::to_vec) else { return self.lost(call, attempt) };
+        let candidates = turn.candidates();
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         Begun::Wait(self.tasks.spawn(async move {
             let said = if call.n == 0 {
-                match lease(&wiring, &chain).await {
-                    Ok(lease) => {
-                        Inner::Leased(Input::Leased { call, attempt, model: lease.model.clone() }, lease)
-                    }
-                    Err(failure) => Inner::Input(Input::NoLease { call, attempt, failure }),
+                match seek::lease(&wiring, &candidates.unwrap_or_default()).await {
+                    Ok(lease) => Inner::Leased(
+                        Input::Leased { call, attempt, model: lease.admission.model().clone() },
+                        lease,
+                    ),
+                    Err(skipped) => Inner::Input(Input::NoLease { call, attempt, skipped }),
                 }
             } else {
                 match Arc::clone(&wiring.tools.permits).acquire_owned().await {
@@ -283,25 +276,6 @@ impl Tasks {
             tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
             tell(&session, Inner::Input(Input::Woke));
         }))
-    }
-}
-
-/// Waits until a link of the chain is free.
-async fn lease(wiring: &Wiring, chain: &[crate::model::ModelRef]) -> Result<Lease, Failure> {
-    loop {
-        let permits = match wiring.leases.try_lease(chain) {
-            Ok(lease) => return Ok(lease),
-            Err(NoLease::Never(failure)) => return Err(failure),
-            Err(NoLease::Busy(permits)) => permits,
-        };
-        let Ok(permit) = permits.acquire_owned().await else {
-            return Err(Failure::new(FailureClass::Cancelled, "the provider is being taken away"));
-        };
-        match wiring.leases.lease(chain, permit) {
-            Ok(lease) => return Ok(lease),
-            Err(NoLease::Never(failure)) => return Err(failure),
-            Err(NoLease::Busy(_)) => {}
-        }
     }
 }
 
@@ -358,42 +332,5 @@ impl Drop for Report {
         if let Some(tool) = self.1.take() {
             self.send(ToolExecutorMsg::Lost(tool));
         }
-    }
-}
-
-/// Hands what a call says to the watchers, past the session.
-struct Published {
-    hub: Arc<Hub>,
-    session: SessionId,
-    call: CallId,
-    attempt: Attempt,
-    /// What was said before, in bytes; counted even if nobody listens, because somebody may come.
-    text: AtomicU64,
-    reasoning: AtomicU64,
-}
-
-impl Published {
-    fn new(hub: &Arc<Hub>, session: SessionId, (call, attempt): (CallId, Attempt)) -> Self {
-        let (text, reasoning) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { hub: Arc::clone(hub), session, call, attempt, text, reasoning }
-    }
-
-    fn publish(&self, piece: impl FnOnce() -> Piece) {
-        if self.hub.is_watched() {
-            let delta = Delta { call: self.call, attempt: self.attempt, piece: piece() };
-            self.hub.publish(self.session, &Live::Delta(delta));
-        }
-    }
-}
-
-impl Deltas for Published {
-    fn text(&self, delta: &str) {
-        let at = self.text.fetch_add(length(delta), Ordering::Relaxed);
-        self.publish(|| Piece::Text { at, delta: delta.into() });
-    }
-
-    fn reasoning(&self, delta: &str) {
-        let at = self.reasoning.fetch_add(length(delta), Ordering::Relaxed);
-        self.publish(|| Piece::Reasoning { at, delta: delta.into() });
     }
 }

@@ -9,8 +9,8 @@ use crate::{
 #[test]
 fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
     let chain = |driver: &Driver| {
-        let links = driver.turn.chain().unwrap_or_default().iter();
-        links.map(ToString::to_string).collect::<Vec<_>>()
+        let links = driver.turn.candidates().unwrap_or_default().into_iter();
+        links.map(|link| link.model.to_string()).collect::<Vec<_>>()
     };
     let mut driver = Driver::new();
     driver.submit_to(&["p/m", "q/n"], 1, (Limits { max_tokens: 100, ..Limits::default() }, Past::default()));

@@ -150,7 +150,7 @@ mod tests {
     use std::sync::Arc;
 
     use hermod_actors::{
-        model::{AssistantMessage, CallId, RunId},
+        model::{AssistantMessage, CallId, CredentialId, RunId},
         port::Segments,
     };
     use serde_json::{Value, json};
@@ -208,6 +208,7 @@ mod tests {
 
     fn assemble(max_tokens: MaxTokens, system: &str, tools: &[ToolSpec], pieces: Vec<Bytes>) -> Vec<u8> {
         let request = ModelRequest {
+            credential: CredentialId::default(),
             call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
             model: "m \"1\"".into(),
             max_tokens: 7,

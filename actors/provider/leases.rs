@@ -1,0 +1,150 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::{
+    model::{BreakerPolicy, BreakerState, Failure, FailureClass, ModelRef, NotAnswered, Timestamp, WhyNot},
+    policy::{Candidate, Known, Next, Standing, Visit, next},
+    port::Provider as Endpoint,
+    provider::{Admission, Gate},
+};
+
+/// Leave to make one attempt; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Who is to be asked, and what is told of it to the gate.
+    pub(crate) admission: Admission,
+    /// One of the calls that may be under way.
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// The gates of all providers, by name. It outlives the actors, so that nobody holds a reference across a restart.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    gates: BTreeMap<Arc<str>, Arc<Gate>>,
+    changed: watch::Sender<()>,
+}
+
+/// A permit of a provider that was waited for.
+#[derive(Debug)]
+pub(crate) struct Permit(pub(crate) Arc<str>, pub(crate) OwnedSemaphorePermit);
+
+/// Why there is no lease at once.
+#[derive(Debug)]
+pub(crate) enum NoLease {
+    /// All permits of that provider are taken; wait for one of these.
+    Queue(Arc<str>, Arc<Semaphore>),
+    /// Wait for a change, at most until then.
+    Wait(Option<Timestamp>),
+    /// Nobody can be asked before a time that a provider has named, if ever.
+    Nobody(Vec<NotAnswered>),
+}
+
+impl Leases {
+    /// Gates for these endpoints, each with so many calls at once.
+    pub(crate) fn new(
+        endpoints: impl IntoIterator<Item = (Arc<str>, Arc<dyn Endpoint>, usize)>,
+        policy: BreakerPolicy,
+    ) -> Self {
+        let changed = watch::Sender::default();
+        let gate =
+            |(name, endpoint, calls)| (name, Arc::new(Gate::new(endpoint, calls, (policy, changed.clone()))));
+        Self { gates: endpoints.into_iter().map(gate).collect(), changed }
+    }
+
+    /// The names of the providers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.gates.keys()
+    }
+
+    /// Tells when somebody can be let through who could not be before.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// A lease for the first link that can be asked now.
+    pub(crate) fn seek(
+        &self,
+        candidates: &[Candidate],
+        now: Timestamp,
+        mut permit: Option<Permit>,
+    ) -> Result<Lease, NoLease> {
+        loop {
+            let links: Vec<(Standing, Visit)> = candidates
+                .iter()
+                .map(|link| (self.standing_with(&link.model, now, permit.as_ref()), link.visit))
+                .collect();
+            let link = match next(&links) {
+                Next::Lease(link) => &candidates[link],
+                Next::Queue(link) => return Err(self.queue(&candidates[link].model)),
+                Next::Wait(until) => return Err(NoLease::Wait(until)),
+                Next::Nobody => {
+                    let skipped = candidates.iter().map(|link| self.skipped(&link.model, now));
+                    return Err(NoLease::Nobody(skipped.collect()));
+                }
+            };
+            if let Some(lease) = self.lease(link, now, &mut permit) {
+                return Ok(lease);
+            }
+            // Else somebody was quicker, and the standings are others by now.
+            if self.is_full(&link.model) {
+                return Err(self.queue(&link.model));
+            }
+        }
+    }
+
+    fn lease(&self, link: &Candidate, now: Timestamp, permit: &mut Option<Permit>) -> Option<Lease> {
+        let gate = self.gates.get(&link.model.provider)?;
+        let permit = permit.take_if(|Permit(provider, _)| *provider == link.model.provider);
+        let permit = permit.map(|Permit(_, permit)| permit);
+        let (admission, permit) = gate.admit((&link.model, link.visit), now, permit)?;
+        Some(Lease { admission, permit })
+    }
+
+    fn is_full(&self, model: &ModelRef) -> bool {
+        self.gates.get(&model.provider).is_some_and(|gate| gate.permits.available_permits() == 0)
+    }
+
+    fn queue(&self, model: &ModelRef) -> NoLease {
+        match self.gates.get(&model.provider) {
+            Some(gate) => NoLease::Queue(Arc::clone(&model.provider), Arc::clone(&gate.permits)),
+            None => NoLease::Nobody(vec![self.skipped(model, Timestamp::default())]),
+        }
+    }
+
+    /// How a link stands for whoever has this permit.
+    fn standing_with(&self, model: &ModelRef, now: Timestamp, permit: Option<&Permit>) -> Standing {
+        let standing = self.standing(model, now);
+        let has_permit = permit.is_some_and(|Permit(provider, _)| *provider == model.provider);
+        if standing == Standing::Full && has_permit { Standing::Free } else { standing }
+    }
+
+    /// How a link stands.
+    pub(crate) fn standing(&self, model: &ModelRef, now: Timestamp) -> Standing {
+        self.gates.get(&model.provider).map_or(Standing::Absent, |gate| gate.standing(&model.model, now))
+    }
+
+    fn skipped(&self, model: &ModelRef, now: Timestamp) -> NotAnswered {
+        if let Some(gate) = self.gates.get(&model.provider) {
+            return gate.skipped(model, now);
+        }
+        let known = self.names().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        let failure = Failure::new(
+            FailureClass::ModelNotFound,
+            format!("no provider for `{model}` is configured here; there are: {known}"),
+        );
+        NotAnswered { model: model.clone(), why: WhyNot::Skipped { until: None, failure } }
+    }
+
+    /// What is known of a provider's endpoint and its models; `None` if there is no such provider.
+    pub(crate) fn known(&self, provider: &str, now: Timestamp) -> Option<(BreakerState, Vec<Known>)> {
+        self.gates.get(provider).map(|gate| gate.known(now))
+    }
+
+    /// Forgets every failure of a provider; says whether there is one of that name.
+    pub(crate) fn reset(&self, provider: &str) -> bool {
+        let gate = self.gates.get(provider);
+        gate.into_iter().for_each(|gate| gate.reset());
+        gate.is_some()
+    }
+}

@@ -1,0 +1,83 @@
+//! One attempt of a model call, and what its end means to whoever gives leases.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    model::{Answer, Failure, FailureClass, ModelRef, RunSpec},
+    policy::Otherwise,
+    port::{ModelRequest, Provider},
+    provider::{Admission, Lease, ProviderMsg, Report},
+    session::{
+        Wiring,
+        said::{Heard, Published},
+        watchdog,
+    },
+    supervisor::ProvidersMsg,
+    turn::Outlook,
+};
+
+/// What renewing a credential may take.
+const RENEWING: Duration = Duration::from_secs(30);
+
+/// Makes the attempt. The gate knows how it ended before the session does.
+pub(super) async fn make(
+    wiring: &Wiring,
+    (lease, chain): (Lease, &RunSpec),
+    request: ModelRequest,
+    (published, cancel): (&Published, &CancellationToken),
+) -> Result<Answer, (Failure, Outlook)> {
+    let Lease { admission, permit } = lease;
+    let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
+    let credential = admission.credential();
+    let heard = Heard::new(published, &admission);
+    let answer = watchdog::answer(endpoint.call(request, &heard), cancel).await;
+    match &answer {
+        Ok(_) => tracing::debug!("answered"),
+        Err(failure) => tracing::warn!(%failure, "failed"),
+    }
+    let end = answer.as_ref().map(|_| ()).map_err(Clone::clone);
+    let report = ProviderMsg::Report(Report { model: model.clone(), credential, end });
+    if wiring.providers.cast(ProvidersMsg::To(Arc::clone(&model.provider), report)).is_err() {
+        tracing::debug!("the supervisor of providers is gone");
+    }
+    match answer {
+        Ok(answer) => {
+            admission.end(Ok(()), wiring.clock.at());
+            Ok(answer)
+        }
+        Err(failure) => {
+            let otherwise = told(wiring, (&*endpoint, admission), &failure, cancel).await;
+            drop(permit);
+            Err((failure, Outlook { links: standings(wiring, &chain.chain), otherwise }))
+        }
+    }
+}
+
+/// Tells the gate of a failure, unless it was the credential's and that is another one now.
+async fn told(
+    wiring: &Wiring,
+    (endpoint, admission): (&dyn Provider, Admission),
+    failure: &Failure,
+    cancel: &CancellationToken,
+) -> Otherwise {
+    if failure.class == FailureClass::Auth && admission.is_renewable() {
+        let renew = tokio::time::timeout(RENEWING, endpoint.renew(admission.credential()));
+        let renewed = tokio::select! {
+            biased;
+            () = cancel.cancelled() => false,
+            renewed = renew => renewed.unwrap_or(false),
+        };
+        if renewed {
+            admission.renewed();
+            return Otherwise::Renewed;
+        }
+    }
+    admission.end(Err(failure), wiring.clock.at())
+}
+
+fn standings(wiring: &Wiring, chain: &[ModelRef]) -> Vec<crate::policy::Standing> {
+    let now = wiring.clock.at();
+    chain.iter().map(|model| wiring.leases.standing(model, now)).collect()
+}
