@@ -13,6 +13,7 @@ mod ids;
 mod message;
 mod outcome;
 mod past;
+mod rate;
 mod record;
 mod retry;
 mod run;
@@ -32,6 +33,7 @@ pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, S
 pub use message::{Answer, AssistantMessage, Finish, Flaw, Message, ToolCall, Usage};
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
+pub use rate::{RateInfo, RateLeft, RateLimits};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
     ModelFailed, ModelStarted, ModelWaiting, Record, RunAccepted, RunEnded, RunStopping, SessionOpened,

@@ -26,13 +26,15 @@ impl Default for State {
     }
 }
 
-/// Who says for how long a breaker is open.
+/// Who says that it must not be earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cooldown {
     /// The provider.
     Named,
     /// Our own experience.
     Guessed,
+    /// The account's limiter.
+    Pace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     model::{Attempt, CallId, Deadline, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
-    policy::breaker::reset_in,
+    policy::breaker::{is_of_endpoint, reset_in},
 };
 
 /// What this call has been through when an attempt fails.
@@ -14,8 +14,19 @@ pub(crate) struct Past {
     pub(crate) spent_ms: u64,
     /// What was waited for known resets.
     pub(crate) waited_ms: u64,
+    /// Whether the run had an answer before.
+    pub(crate) contact: Contact,
     /// The time.
     pub(crate) at: Timestamp,
+}
+
+/// Whether a run has reached a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contact {
+    /// It was answered.
+    Made,
+    /// It never was: who cannot be reached then is likely not where the configuration says.
+    None,
 }
 
 /// Whom else the call could ask.
@@ -129,8 +140,12 @@ impl RetryPolicy {
             let pause = backoff.max(ms);
             return self.may_wait(past.waited_ms, pause).then_some(pause);
         }
-        let fits = past.times < worth(&self.attempts, class)
-            && past.spent_ms.saturating_add(backoff) <= self.deadline_ms;
+        let attempts = match past.contact {
+            Contact::None if is_of_endpoint(class) => &self.fallback_after,
+            Contact::None | Contact::Made => &self.attempts,
+        };
+        let fits =
+            past.times < worth(attempts, class) && past.spent_ms.saturating_add(backoff) <= self.deadline_ms;
         fits.then_some(backoff)
     }
 
@@ -241,7 +256,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn past(times: u32) -> Past {
-        Past { times, spent_ms: 0, waited_ms: 0, at: NOW }
+        Past { times, spent_ms: 0, waited_ms: 0, contact: Contact::Made, at: NOW }
     }
 
     fn after(class: FailureClass, past: Past, elsewhere: Elsewhere) -> After {
@@ -287,6 +302,23 @@ mod tests {
             FailureClass::Cancelled,
         ] {
             check(class, 1, 1);
+        }
+    }
+
+    #[test]
+    fn who_was_never_reached_is_given_up_sooner() {
+        for (class, first, later) in [
+            (FailureClass::Network, 3, 100),
+            (FailureClass::Timeout { which: Deadline::Connect }, 2, 100),
+            (FailureClass::Timeout { which: Deadline::FirstEvent }, 100, 100),
+            (FailureClass::Server, 100, 100),
+        ] {
+            for (contact, expect) in [(Contact::None, first), (Contact::Made, later)] {
+                let past = |times| Past { contact, ..past(times) };
+                let again =
+                    |times| matches!(after(class.clone(), past(times), Elsewhere::Nobody), After::Again(_));
+                assert_eq!((1..200).find(|times| !again(*times)), Some(expect), "{class:?}, {contact:?}");
+            }
         }
     }
 

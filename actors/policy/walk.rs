@@ -7,6 +7,8 @@ pub(crate) enum Standing {
     Free,
     /// It could be, but as many calls are under way as may be.
     Full,
+    /// It could be, but the limits of its account have no room before then.
+    Paced(Timestamp),
     /// Somebody finds out just now whether it answers again.
     Probing,
     /// Experience says not to ask it before then.
@@ -48,14 +50,17 @@ pub(crate) enum Next {
 
 /// Walks over the links that the call has not given up, in order. Each is asked or has a standing that says why not:
 ///
-/// - the first that lets anybody through is asked, or queued for if it has no room: a fallback is for failures, not for load;
+/// - the first that lets anybody through is asked, or waited for if it has no room: a fallback is for failures, not for load;
 /// - else one to which the call comes back: its own pause is over, and there is nobody else to ask;
 /// - else the first change is waited for.
 pub(crate) fn next(links: &[(Standing, Visit)]) -> Next {
-    let open = |(standing, _): &(Standing, Visit)| matches!(standing, Standing::Free | Standing::Full);
+    let open = |(standing, _): &(Standing, Visit)| {
+        matches!(standing, Standing::Free | Standing::Full | Standing::Paced(_))
+    };
     if let Some(link) = links.iter().position(open) {
         return match links[link].0 {
             Standing::Full => Next::Queue(link),
+            Standing::Paced(until) => Next::Wait(Some(until)),
             Standing::Free | Standing::Probing | Standing::Held(_) | Standing::Shut(_) | Standing::Absent => {
                 Next::Lease(link)
             }
@@ -75,18 +80,19 @@ pub(crate) fn next(links: &[(Standing, Visit)]) -> Next {
 /// From when on a link can be asked, if that is known.
 pub(crate) const fn until(standing: Standing) -> Option<Timestamp> {
     match standing {
-        Standing::Held(until) | Standing::Shut(until) => Some(until),
+        Standing::Paced(until) | Standing::Held(until) | Standing::Shut(until) => Some(until),
         Standing::Free | Standing::Full | Standing::Probing | Standing::Absent => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::{any, prop_assert, proptest};
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
     use super::*;
 
     const HELD: Standing = Standing::Held(Timestamp(30));
+    const PACED: Standing = Standing::Paced(Timestamp(5));
     const SHUT: Standing = Standing::Shut(Timestamp(90));
 
     fn check(links: &[(Standing, Visit)], expect: Next) {
@@ -102,6 +108,8 @@ mod tests {
         check(&[(Absent, First), (HELD, First), (Probing, First), (Free, First)], Next::Lease(3));
         check(&[(Full, First), (Free, First)], Next::Queue(0));
         check(&[(HELD, First), (Full, First)], Next::Queue(1));
+        check(&[(PACED, First), (Free, First)], Next::Wait(Some(Timestamp(5))));
+        check(&[(HELD, First), (PACED, First)], Next::Wait(Some(Timestamp(5))));
         // With nobody else to ask, one's own pause counts; but not against what the provider itself has said.
         check(&[(HELD, Again), (SHUT, First)], Next::Lease(0));
         check(&[(HELD, Again), (Free, First)], Next::Lease(1));
@@ -116,12 +124,13 @@ mod tests {
 
     fn standing(chance: u8) -> Standing {
         let until = Timestamp(i64::from(chance));
-        match chance % 6 {
+        match chance % 7 {
             0 => Standing::Free,
             1 => Standing::Full,
             2 => Standing::Probing,
             3 => Standing::Held(until),
             4 => Standing::Shut(until),
+            5 => Standing::Paced(until),
             _ => Standing::Absent,
         }
     }
@@ -136,6 +145,10 @@ mod tests {
                 Next::Lease(link) | Next::Queue(link) => {
                     prop_assert!(links[..link].iter().all(|(standing, _)| !lets(*standing)));
                     prop_assert!(!matches!(links[link].0, Standing::Shut(_) | Standing::Absent | Standing::Probing));
+                }
+                Next::Wait(Some(at)) if links.iter().any(|(s, _)| matches!(s, Standing::Paced(_))) => {
+                    let first = links.iter().position(|(s, _)| lets(*s) || matches!(s, Standing::Paced(_)));
+                    prop_assert_eq!(first.map(|link| links[link].0), Some(Standing::Paced(at)));
                 }
                 Next::Wait(at) => {
                     prop_assert!(links.iter().all(|(standing, _)| !lets(*standing)));

@@ -3,7 +3,9 @@ use std::{fmt::Debug, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::model::{Answer, CallId, CredentialId, Failure, Message, PoolStrategy, ToolSpec};
+use crate::model::{
+    Answer, CallId, CredentialId, Failure, Message, PoolStrategy, RateInfo, RateLimits, ToolSpec,
+};
 
 /// One configured endpoint.
 pub trait Provider: Debug + Send + Sync + 'static {
@@ -26,6 +28,11 @@ pub trait Provider: Debug + Send + Sync + 'static {
     /// Which of them is used next. Read once, when the runtime starts.
     fn pool(&self) -> PoolStrategy {
         PoolStrategy::default()
+    }
+
+    /// What each of them may use up within a minute, over all sessions. Read once, when the runtime starts.
+    fn limits(&self) -> RateLimits {
+        RateLimits::default()
     }
 
     /// Renews a credential that was refused, and says whether it is another one now. Sessions may ask at the same time:
@@ -75,4 +82,8 @@ pub trait Deltas: Send + Sync {
     fn text(&self, delta: &str);
     /// A piece of what the model thinks.
     fn reasoning(&self, delta: &str);
+    /// What the response says is left of the account's limits.
+    fn limits(&self, info: RateInfo) {
+        let _ = info;
+    }
 }

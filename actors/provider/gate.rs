@@ -4,10 +4,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     model::{
-        BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, NotAnswered, Timestamp,
-        WhyNot,
+        BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, NotAnswered, RateInfo,
+        Timestamp, Usage, WhyNot,
     },
-    policy::{Breakers, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit},
+    policy::{Admissions, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit},
     port::Provider as Endpoint,
 };
 
@@ -25,7 +25,7 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct State {
-    breakers: Breakers,
+    admissions: Admissions,
     /// Credentials that were renewed and have not been accepted since.
     renewed: Vec<CredentialId>,
 }
@@ -36,8 +36,9 @@ impl Gate {
         calls: usize,
         (policy, changed): (BreakerPolicy, watch::Sender<()>),
     ) -> Self {
-        let breakers = Breakers::new(policy, endpoint.pool(), endpoint.credentials());
-        let state = Mutex::new(State { breakers, renewed: Vec::new() });
+        let pool = (endpoint.pool(), endpoint.credentials());
+        let admissions = Admissions::new(policy, pool, endpoint.limits());
+        let state = Mutex::new(State { admissions, renewed: Vec::new() });
         Self { endpoint, permits: Arc::new(Semaphore::new(calls)), state, changed }
     }
 
@@ -47,21 +48,27 @@ impl Gate {
 
     /// Whether the model can be asked now, by somebody without a permit.
     pub(super) fn standing(&self, model: &str, now: Timestamp) -> Standing {
-        match (self.state().breakers.gauge(model, now), self.permits.available_permits()) {
+        match (self.state().admissions.gauge(model, now), self.permits.available_permits()) {
             (Gauge::Free, 0) => Standing::Full,
-            (gauge, _) => standing(gauge),
+            (gauge, _) => standing(gauge, now),
         }
+    }
+
+    /// The class of the last failure that was held against the model.
+    pub(super) fn why(&self, model: &ModelRef, now: Timestamp) -> &'static str {
+        let state = self.state();
+        state.admissions.last_failure(&model.model, now).map_or("closed", |failure| failure.class.name())
     }
 
     /// Why the model is not asked.
     pub(super) fn skipped(&self, model: &ModelRef, now: Timestamp) -> NotAnswered {
         let state = self.state();
-        let until = match state.breakers.gauge(&model.model, now) {
+        let until = match state.admissions.gauge(&model.model, now) {
             Gauge::Until(until, _) => Some(until),
             Gauge::Free | Gauge::Probing => None,
         };
         let unknown = || Failure::new(FailureClass::Overloaded, "it is not asked now");
-        let failure = state.breakers.last_failure(&model.model, now).cloned().unwrap_or_else(unknown);
+        let failure = state.admissions.last_failure(&model.model, now).cloned().unwrap_or_else(unknown);
         NotAnswered { model: model.clone(), why: WhyNot::Skipped { until, failure } }
     }
 
@@ -77,35 +84,46 @@ impl Gate {
             None => Arc::clone(&self.permits).try_acquire_owned().ok()?,
         };
         let mut state = self.state();
-        match (standing(state.breakers.gauge(&model.model, now)), visit) {
+        match (standing(state.admissions.gauge(&model.model, now), now), visit) {
             (Standing::Free, _) | (Standing::Held(_), Visit::Again) => {}
             (Standing::Held(_), Visit::First)
-            | (Standing::Full | Standing::Probing | Standing::Shut(_) | Standing::Absent, _) => return None,
+            | (
+                Standing::Full
+                | Standing::Paced(_)
+                | Standing::Probing
+                | Standing::Shut(_)
+                | Standing::Absent,
+                _,
+            ) => return None,
         }
-        let ticket = state.breakers.pass(&model.model, now);
+        let ticket = state.admissions.pass(&model.model, now);
         Some((Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket) }, permit))
     }
 
     /// The endpoint's state and those of its models.
     pub(super) fn known(&self, now: Timestamp) -> (BreakerState, Vec<Known>) {
-        self.state().breakers.known(now)
+        self.state().admissions.known(now)
     }
 
     /// Forgets every failure.
     pub(super) fn reset(&self) {
         let mut state = self.state();
-        state.breakers.reset();
+        state.admissions.reset();
         state.renewed.clear();
         drop(state);
         self.changed.send_replace(());
     }
 }
 
-const fn standing(gauge: Gauge) -> Standing {
+/// Room in an account's limits is waited for so long; what is further away is as good as shut, in milliseconds.
+const PACE: u64 = 61_000;
+
+fn standing(gauge: Gauge, now: Timestamp) -> Standing {
     match gauge {
         Gauge::Free => Standing::Free,
         Gauge::Probing => Standing::Probing,
-        Gauge::Until(until, Cooldown::Named) => Standing::Shut(until),
+        Gauge::Until(until, Cooldown::Pace) if until.ms_since(now) <= PACE => Standing::Paced(until),
+        Gauge::Until(until, Cooldown::Named | Cooldown::Pace) => Standing::Shut(until),
         Gauge::Until(until, Cooldown::Guessed) => Standing::Held(until),
     }
 }
@@ -138,7 +156,15 @@ impl Admission {
     /// The answer begins to come in.
     pub(crate) fn answering(&self) {
         let Some(ticket) = self.ticket else { return };
-        if self.gate.state().breakers.answering(&self.model.model, ticket) {
+        if self.gate.state().admissions.answering(&self.model.model, ticket) {
+            self.gate.changed.send_replace(());
+        }
+    }
+
+    /// The provider says what is left of the account's limits.
+    pub(crate) fn learn(&self, info: RateInfo, now: Timestamp) {
+        let Some(ticket) = self.ticket else { return };
+        if self.gate.state().admissions.learn(ticket, (info, now)) {
             self.gate.changed.send_replace(());
         }
     }
@@ -156,18 +182,18 @@ impl Admission {
     }
 
     /// The attempt has ended. Says whether the same model can be asked at once in another way.
-    pub(crate) fn end(mut self, end: Result<(), &Failure>, now: Timestamp) -> Otherwise {
+    pub(crate) fn end(mut self, end: Result<Option<Usage>, &Failure>, now: Timestamp) -> Otherwise {
         let credential = self.credential();
         match end {
-            Ok(()) => {
+            Ok(usage) => {
                 self.gate.state().renewed.retain(|other| *other != credential);
-                self.tell(End::Answered, now);
+                self.tell(End::Answered(usage.map(|usage| usage.total())), now);
                 Otherwise::No
             }
             Err(failure) => {
                 self.tell(End::Failed(failure), now);
                 let others =
-                    self.gate.state().breakers.gauge_without(&self.model.model, now, Some(credential));
+                    self.gate.state().admissions.gauge_without(&self.model.model, now, Some(credential));
                 match others {
                     Gauge::Free if is_of_credential(&failure.class) => Otherwise::Rotated,
                     Gauge::Free | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
@@ -178,7 +204,7 @@ impl Admission {
 
     fn tell(&mut self, end: End<'_>, now: Timestamp) {
         let Some(ticket) = self.ticket.take() else { return };
-        if self.gate.state().breakers.end(&self.model.model, ticket, (end, now)) {
+        if self.gate.state().admissions.end(&self.model.model, ticket, (end, now)) {
             self.gate.changed.send_replace(());
         }
     }

@@ -4,7 +4,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     model::{BreakerPolicy, BreakerState, Failure, FailureClass, ModelRef, NotAnswered, Timestamp, WhyNot},
-    policy::{Candidate, Known, Next, Standing, Visit, next},
+    policy::{self, Candidate, Known, Next, Standing, Visit, next},
     port::Provider as Endpoint,
     provider::{Admission, Gate},
 };
@@ -29,13 +29,20 @@ pub(crate) struct Leases {
 #[derive(Debug)]
 pub(crate) struct Permit(pub(crate) Arc<str>, pub(crate) OwnedSemaphorePermit);
 
+/// Until when a model is not asked, and why.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    pub(crate) until: Timestamp,
+    pub(crate) reason: &'static str,
+}
+
 /// Why there is no lease at once.
 #[derive(Debug)]
 pub(crate) enum NoLease {
     /// All permits of that provider are taken; wait for one of these.
     Queue(Arc<str>, Arc<Semaphore>),
-    /// Wait for a change, at most until then.
-    Wait(Option<Timestamp>),
+    /// Wait for a change; not longer than this, if it is known how long.
+    Wait(Option<Pause>),
     /// Nobody can be asked before a time that a provider has named, if ever.
     Nobody(Vec<NotAnswered>),
 }
@@ -77,7 +84,11 @@ impl Leases {
             let link = match next(&links) {
                 Next::Lease(link) => &candidates[link],
                 Next::Queue(link) => return Err(self.queue(&candidates[link].model)),
-                Next::Wait(until) => return Err(NoLease::Wait(until)),
+                Next::Wait(until) => {
+                    return Err(NoLease::Wait(
+                        until.map(|until| self.pause(candidates, &links, (until, now))),
+                    ));
+                }
                 Next::Nobody => {
                     let skipped = candidates.iter().map(|link| self.skipped(&link.model, now));
                     return Err(NoLease::Nobody(skipped.collect()));
@@ -99,6 +110,27 @@ impl Leases {
         let permit = permit.map(|Permit(_, permit)| permit);
         let (admission, permit) = gate.admit((&link.model, link.visit), now, permit)?;
         Some(Lease { admission, permit })
+    }
+
+    fn pause(
+        &self,
+        candidates: &[Candidate],
+        links: &[(Standing, Visit)],
+        (until, now): (Timestamp, Timestamp),
+    ) -> Pause {
+        let is_it = |(standing, _): &(Standing, Visit)| policy::until(*standing) == Some(until);
+        let link = links.iter().position(is_it).and_then(|at| Some((candidates.get(at)?, links.get(at)?.0)));
+        let reason = match link {
+            Some((link, Standing::Held(_) | Standing::Shut(_))) => {
+                self.gates.get(&link.model.provider).map(|gate| gate.why(&link.model, now))
+            }
+            Some((
+                _,
+                Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Probing | Standing::Absent,
+            ))
+            | None => None,
+        };
+        Pause { until, reason: reason.unwrap_or("limits") }
     }
 
     fn is_full(&self, model: &ModelRef) -> bool {

@@ -9,4 +9,4 @@ pub use actor::{ModelStatus, ProviderStatus};
 pub(crate) use actor::{Provider, ProviderMsg, Report, State as ProviderState};
 pub(crate) use gate::Admission;
 use gate::Gate;
-pub(crate) use leases::{Lease, Leases, NoLease, Permit};
+pub(crate) use leases::{Lease, Leases, NoLease, Pause, Permit};

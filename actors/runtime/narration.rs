@@ -76,6 +76,7 @@ impl Narration {
     pub(super) fn delta(&mut self, delta: &Delta) -> Option<Told> {
         let Delta { call, attempt, piece } = delta;
         let (call, attempt) = (*call, *attempt);
+        let is_wanted = self.waits_for(call);
         let asking = self.asking.as_mut().filter(|asking| (asking.call, asking.attempt) == (call, attempt));
         let body = match (piece, asking) {
             (Piece::Text { at, delta }, Some(asking)) if *at == asking.text => {
@@ -89,9 +90,19 @@ impl Narration {
             (Piece::Progress(note), _) if self.open.get(&call)?.attempt == attempt => {
                 EventBody::ToolProgress { call, attempt, note: Arc::clone(note) }
             }
-            (Piece::Text { .. } | Piece::Reasoning { .. } | Piece::Progress(_), _) => return None,
+            (Piece::Waits { reason, until }, None) if is_wanted => {
+                EventBody::Status(RunStatus::Waiting { reason: (*reason).into(), until: *until })
+            }
+            (Piece::Text { .. } | Piece::Reasoning { .. } | Piece::Waits { .. } | Piece::Progress(_), _) => {
+                return None;
+            }
         };
         Some((call.run, body))
+    }
+
+    /// Whether the run's model call may have been wanted and not begun.
+    fn waits_for(&self, call: CallId) -> bool {
+        self.current == Some(call.run) && self.asking.is_none() && self.open.is_empty()
     }
 
     fn accepted(&mut self, accepted: &RunAccepted) -> Vec<Told> {

@@ -31,7 +31,7 @@ pub(super) async fn make(
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
     let credential = admission.credential();
-    let heard = Heard::new(published, &admission);
+    let heard = Heard::new(published, &admission, &*wiring.clock);
     let answer = watchdog::answer(endpoint.call(request, &heard), cancel).await;
     match &answer {
         Ok(_) => tracing::debug!("answered"),
@@ -44,7 +44,7 @@ pub(super) async fn make(
     }
     match answer {
         Ok(answer) => {
-            admission.end(Ok(()), wiring.clock.at());
+            admission.end(Ok(answer.usage), wiring.clock.at());
             Ok(answer)
         }
         Err(failure) => {

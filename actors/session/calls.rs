@@ -241,9 +241,10 @@ impl Tasks {
     pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
         let candidates = turn.candidates();
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
+        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
         Begun::Wait(self.tasks.spawn(async move {
             let said = if call.n == 0 {
-                match seek::lease(&wiring, &candidates.unwrap_or_default()).await {
+                match seek::lease(&wiring, &candidates.unwrap_or_default(), &published).await {
                     Ok(lease) => Inner::Leased(
                         Input::Leased { call, attempt, model: lease.admission.model().clone() },
                         lease,

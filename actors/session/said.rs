@@ -7,8 +7,8 @@ use std::sync::{
 
 use crate::{
     hub::{Delta, Hub, Live, Piece, length},
-    model::{Attempt, CallId, SessionId},
-    port::Deltas,
+    model::{Attempt, CallId, RateInfo, SessionId},
+    port::{Clock, Deltas},
     provider::Admission,
 };
 
@@ -53,12 +53,17 @@ impl Deltas for Published {
 pub(super) struct Heard<'a> {
     published: &'a Published,
     admission: &'a Admission,
+    clock: &'a dyn Clock,
     begun: AtomicBool,
 }
 
 impl<'a> Heard<'a> {
-    pub(super) const fn new(published: &'a Published, admission: &'a Admission) -> Self {
-        Self { published, admission, begun: AtomicBool::new(false) }
+    pub(super) const fn new(
+        published: &'a Published,
+        admission: &'a Admission,
+        clock: &'a dyn Clock,
+    ) -> Self {
+        Self { published, admission, clock, begun: AtomicBool::new(false) }
     }
 
     fn begins(&self) {
@@ -77,5 +82,9 @@ impl Deltas for Heard<'_> {
     fn reasoning(&self, delta: &str) {
         self.begins();
         self.published.reasoning(delta);
+    }
+
+    fn limits(&self, info: RateInfo) {
+        self.admission.learn(info, self.clock.at());
     }
 }

@@ -6,14 +6,19 @@ use std::{future, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
+    hub::Piece,
     model::{NotAnswered, Timestamp},
     policy::Candidate,
-    provider::{Lease, NoLease, Permit},
-    session::Wiring,
+    provider::{Lease, NoLease, Pause, Permit},
+    session::{Wiring, said::Published},
 };
 
 /// Waits until a link of the chain can be asked, or until it is known that none can be before a named time.
-pub(super) async fn lease(wiring: &Wiring, candidates: &[Candidate]) -> Result<Lease, Arc<[NotAnswered]>> {
+pub(super) async fn lease(
+    wiring: &Wiring,
+    candidates: &[Candidate],
+    published: &Published,
+) -> Result<Lease, Arc<[NotAnswered]>> {
     let mut changes = wiring.leases.changes();
     let mut permit = None;
     loop {
@@ -25,7 +30,12 @@ pub(super) async fn lease(wiring: &Wiring, candidates: &[Candidate]) -> Result<L
             Err(NoLease::Queue(provider, permits)) => {
                 permit = permits.acquire_owned().await.ok().map(|permit| Permit(provider, permit));
             }
-            Err(NoLease::Wait(until)) => change(&mut changes, until, now).await,
+            Err(NoLease::Wait(pause)) => {
+                if let Some(Pause { until, reason }) = pause {
+                    published.publish(|| Piece::Waits { reason, until });
+                }
+                change(&mut changes, pause.map(|pause| pause.until), now).await;
+            }
         }
     }
 }

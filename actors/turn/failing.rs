@@ -7,7 +7,7 @@ use crate::{
         Attempt, Body, CallId, Cause, Ended, Failure, FailureClass, ModelFailed, ModelRef, ModelWaiting,
         NotAnswered, Outcome, RunSpec, Timestamp, WhyNot,
     },
-    policy::{After, Elsewhere, Past, Standing, until},
+    policy::{After, Contact, Elsewhere, Past, Standing, until},
     turn::{
         Outlook,
         asking::{Asked, Asking},
@@ -43,6 +43,7 @@ impl Draft {
             times: asking.failed_as(&model, &failure.class) + 1,
             spent_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
             waited_ms: asking.waited_ms,
+            contact: if call.iteration > 1 { Contact::Made } else { Contact::None },
             at: self.now.at,
         };
         let retry = &spec.limits.retry;
@@ -140,7 +141,7 @@ fn others(chain: &[ModelRef], (asking, failed): (&Asking, &ModelRef)) -> impl It
 
 const fn is_open(standing: Standing) -> bool {
     match standing {
-        Standing::Free | Standing::Full | Standing::Probing => true,
+        Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Probing => true,
         Standing::Held(_) | Standing::Shut(_) | Standing::Absent => false,
     }
 }

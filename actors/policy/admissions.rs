@@ -1,21 +1,27 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    model::{BreakerPolicy, BreakerState, CredentialId, Failure, PoolStrategy, Timestamp},
+    model::{
+        BreakerPolicy, BreakerState, CredentialId, Failure, PoolStrategy, RateInfo, RateLimits, Timestamp,
+    },
     policy::{
         breaker::{Breaker, Cooldown, Gauge, Pass, is_of_endpoint, says_something},
+        limiter::{Limiter, Place},
         pool::pick,
     },
 };
 
-/// The breakers of one provider: one for the endpoint as a whole, which only connections count for, and one for each
-/// model with each credential. So a model's failures are held against that model alone.
+/// Who may ask which model of one provider, and with which credential. There is a breaker for the endpoint as a whole, for
+/// which only connections count, and one for each model with each credential, so that a model's failures are held against
+/// that model alone; and a limiter for each credential, whatever the model and the session.
 #[derive(Debug)]
-pub(crate) struct Breakers {
+pub(crate) struct Admissions {
     policy: BreakerPolicy,
     strategy: PoolStrategy,
     endpoint: Breaker,
     models: BTreeMap<Arc<str>, Vec<Breaker>>,
+    /// Of each credential.
+    limiters: Vec<Limiter>,
     /// Attempts under way with each credential.
     used: Vec<u32>,
     last: Option<usize>,
@@ -28,13 +34,14 @@ pub(crate) struct Ticket {
     pub(crate) credential: CredentialId,
     endpoint: Pass,
     model: Pass,
+    place: Place,
 }
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End<'a> {
-    /// With an answer.
-    Answered,
+    /// With an answer that has cost so many tokens, if that is known.
+    Answered(Option<u64>),
     /// So.
     Failed(&'a Failure),
     /// Without a word.
@@ -50,15 +57,21 @@ pub(crate) struct Known {
     pub(crate) last: Option<Failure>,
 }
 
-impl Breakers {
-    /// All closed, with so many credentials (one at least).
-    pub(crate) fn new(policy: BreakerPolicy, strategy: PoolStrategy, credentials: usize) -> Self {
+impl Admissions {
+    /// All breakers closed, with so many credentials (one at least) that have these limits each.
+    pub(crate) fn new(
+        policy: BreakerPolicy,
+        (strategy, credentials): (PoolStrategy, usize),
+        limits: RateLimits,
+    ) -> Self {
+        let credentials = credentials.max(1);
         Self {
             policy,
             strategy,
             endpoint: Breaker::default(),
             models: BTreeMap::new(),
-            used: vec![0; credentials.max(1)],
+            limiters: std::iter::repeat_with(|| Limiter::new(limits)).take(credentials).collect(),
+            used: vec![0; credentials],
             last: None,
         }
     }
@@ -74,8 +87,14 @@ impl Breakers {
         if endpoint != Gauge::Free {
             return endpoint;
         }
-        let of_one =
-            |at: usize| self.models.get(model).map_or(Gauge::Free, |breakers| breakers[at].gauge(now));
+        let of_one = |at: usize| {
+            let breaker =
+                self.models.get(model).map_or(Gauge::Free, |breakers: &Vec<Breaker>| breakers[at].gauge(now));
+            match (breaker, self.limiters[at].ready_at(now)) {
+                (Gauge::Free, Some(until)) => Gauge::Until(until, Cooldown::Pace),
+                (gauge, _) => gauge,
+            }
+        };
         let gauges = (0..self.used.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
         let best = gauges.min_by_key(|gauge| match gauge {
             Gauge::Free => (0, Timestamp::default()),
@@ -87,7 +106,7 @@ impl Breakers {
 
     /// Lets somebody ask the model, with the credential that is to be used next.
     pub(crate) fn pass(&mut self, model: &Arc<str>, now: Timestamp) -> Ticket {
-        let (count, used) = (self.used.len(), &self.used);
+        let (count, used, limiters) = (self.used.len(), &self.used, &self.limiters);
         let breakers = self
             .models
             .entry(Arc::clone(model))
@@ -99,14 +118,18 @@ impl Breakers {
                 .map(|(breaker, used)| lets(breaker.gauge(now)).then_some(*used))
                 .collect()
         };
-        let free = pick(self.strategy, &seats(&|gauge| gauge == Gauge::Free), self.last);
+        let mut free = seats(&|gauge| gauge == Gauge::Free);
+        for (seat, limiter) in free.iter_mut().zip(limiters) {
+            *seat = seat.filter(|_| limiter.ready_at(now).is_none());
+        }
+        let free = pick(self.strategy, &free, self.last);
         // Whoever comes although none is free insists on what is only a guess.
         let guessed = |gauge| matches!(gauge, Gauge::Until(_, Cooldown::Guessed));
         let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last)).unwrap_or(0);
         self.last = Some(at);
         self.used[at] += 1;
         let (endpoint, model) = (self.endpoint.pass(now), breakers[at].pass(now));
-        Ticket { credential: CredentialId(at), endpoint, model }
+        Ticket { credential: CredentialId(at), endpoint, model, place: self.limiters[at].take(now) }
     }
 
     /// An attempt begins to be answered. Says whether others can be let through who could not be before.
@@ -120,11 +143,19 @@ impl Breakers {
     pub(crate) fn end(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
         let at = ticket.credential.0;
         self.used[at] = self.used[at].saturating_sub(1);
+        match end {
+            End::Answered(Some(tokens)) => self.limiters[at].settle(ticket.place, tokens),
+            End::Failed(failure) if says_something(&failure.class) => {
+                self.limiters[at].settle(ticket.place, 0);
+            }
+            // What it has cost is not known: as much as the others.
+            End::Answered(None) | End::Failed(_) | End::Dropped => {}
+        }
         let Some(of_model) = self.models.get_mut(model).map(|breakers| &mut breakers[at]) else {
             return false;
         };
         match end {
-            End::Answered => self.endpoint.answered(ticket.endpoint) | of_model.answered(ticket.model),
+            End::Answered(_) => self.endpoint.answered(ticket.endpoint) | of_model.answered(ticket.model),
             End::Failed(failure) if is_of_endpoint(&failure.class) => {
                 self.endpoint.failed(ticket.endpoint, failure, now, &self.policy);
                 of_model.return_pass(ticket.model)
@@ -138,6 +169,15 @@ impl Breakers {
                 self.endpoint.return_pass(ticket.endpoint) | of_model.return_pass(ticket.model)
             }
         }
+    }
+
+    /// The provider has said what is left of the account's limits. Says whether others can be let through who could not be
+    /// before.
+    pub(crate) fn learn(&mut self, ticket: Ticket, (info, now): (RateInfo, Timestamp)) -> bool {
+        let limiter = &mut self.limiters[ticket.credential.0];
+        let was_closed = limiter.ready_at(now).is_some();
+        limiter.learn(ticket.place, info);
+        was_closed && limiter.ready_at(now).is_none()
     }
 
     /// Why the model is not asked now, as far as is known.
@@ -176,20 +216,21 @@ mod tests {
 
     const SLOW_DOWN: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
 
-    fn fail(breakers: &mut Breakers, model: &str, class: FailureClass) -> CredentialId {
+    fn fail(admissions: &mut Admissions, model: &str, class: FailureClass) -> CredentialId {
         let (model, now): (Arc<str>, _) = (model.into(), Timestamp(0));
-        let ticket = breakers.pass(&model, now);
-        breakers.end(&model, ticket, (End::Failed(&Failure::new(class, "x")), now));
+        let ticket = admissions.pass(&model, now);
+        admissions.end(&model, ticket, (End::Failed(&Failure::new(class, "x")), now));
         ticket.credential
     }
 
     /// After these failures of `a`, whether it and another model of the same provider can be asked.
     fn check(classes: &[FailureClass], a: bool, b: bool) {
-        let mut breakers = Breakers::new(BreakerPolicy::default(), PoolStrategy::FillFirst, 1);
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
         for class in classes {
-            fail(&mut breakers, "a", class.clone());
+            fail(&mut admissions, "a", class.clone());
         }
-        let free = |model| breakers.gauge(model, Timestamp(0)) == Gauge::Free;
+        let free = |model| admissions.gauge(model, Timestamp(0)) == Gauge::Free;
         assert_eq!((free("a"), free("b")), (a, b), "{classes:?}");
     }
 
@@ -213,35 +254,49 @@ mod tests {
 
     #[test]
     fn a_credential_that_fails_gives_way_to_the_next() {
-        let mut breakers = Breakers::new(BreakerPolicy::default(), PoolStrategy::FillFirst, 3);
-        let used: Vec<_> = (0..3).map(|_| fail(&mut breakers, "a", FailureClass::Auth).0).collect();
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 3), RateLimits::default());
+        let used: Vec<_> = (0..3).map(|_| fail(&mut admissions, "a", FailureClass::Auth).0).collect();
         assert_eq!(used, [0, 1, 2]);
-        assert!(matches!(breakers.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
-        assert_eq!(breakers.gauge("b", Timestamp(0)), Gauge::Free);
-        breakers.reset();
-        assert_eq!(breakers.gauge("a", Timestamp(0)), Gauge::Free);
+        assert!(matches!(admissions.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
+        assert_eq!(admissions.gauge("b", Timestamp(0)), Gauge::Free);
+        admissions.reset();
+        assert_eq!(admissions.gauge("a", Timestamp(0)), Gauge::Free);
     }
 
     #[test]
     fn attempts_under_way_are_counted() {
-        let mut breakers = Breakers::new(BreakerPolicy::default(), PoolStrategy::LeastUsed, 2);
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::LeastUsed, 2), RateLimits::default());
         let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-        let tickets: Vec<_> = (0..4).map(|_| breakers.pass(&model, now)).collect();
+        let tickets: Vec<_> = (0..4).map(|_| admissions.pass(&model, now)).collect();
         assert_eq!(tickets.iter().map(|ticket| ticket.credential.0).collect::<Vec<_>>(), [0, 1, 0, 1]);
-        breakers.end(&model, tickets[1], (End::Answered, now));
-        breakers.end(&model, tickets[3], (End::Dropped, now));
-        assert_eq!(breakers.pass(&model, now).credential, CredentialId(1));
+        admissions.end(&model, tickets[1], (End::Answered(None), now));
+        admissions.end(&model, tickets[3], (End::Dropped, now));
+        assert_eq!(admissions.pass(&model, now).credential, CredentialId(1));
     }
 
     #[test]
     fn a_probe_that_begins_to_be_answered_lets_the_others_in() {
-        let mut breakers = Breakers::new(BreakerPolicy::default(), PoolStrategy::FillFirst, 1);
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
         let (model, later): (Arc<str>, _) = ("a".into(), Timestamp(30_000));
-        fail(&mut breakers, "a", SLOW_DOWN);
-        let probe = breakers.pass(&model, later);
-        assert_eq!(breakers.gauge("a", later), Gauge::Probing);
-        assert!(breakers.answering("a", probe));
-        assert_eq!(breakers.gauge("a", later), Gauge::Free);
-        assert!(!breakers.end("a", probe, (End::Answered, later)), "it was known before");
+        fail(&mut admissions, "a", SLOW_DOWN);
+        let probe = admissions.pass(&model, later);
+        assert_eq!(admissions.gauge("a", later), Gauge::Probing);
+        assert!(admissions.answering("a", probe));
+        assert_eq!(admissions.gauge("a", later), Gauge::Free);
+        assert!(!admissions.end("a", probe, (End::Answered(None), later)), "it was known before");
+    }
+
+    #[test]
+    fn a_credential_that_has_no_room_gives_way_to_the_next() {
+        let limits = RateLimits { requests: Some(1), tokens: None };
+        let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 2), limits);
+        let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
+        let used = [admissions.pass(&model, now), admissions.pass(&model, Timestamp(1_000))];
+        assert_eq!(used.map(|ticket| ticket.credential.0), [0, 1]);
+        let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
+        assert_eq!(admissions.gauge("another model", Timestamp(2_000)), room);
     }
 }
