@@ -425,11 +425,18 @@ mod tests {
         };
         let text = |at, delta: &str| Piece::Text { at, delta: delta.into() };
         check(1, text(0, "old"), None);
+        check(2, Piece::Waits { reason: "limits", until: Timestamp(7) }, None);
         check(2, text(0, "one"), Some("text.delta one"));
         check(2, Piece::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
         check(2, text(3, "two"), Some("text.delta two"));
         check(2, text(9, "gap"), None);
         check(2, text(12, "on"), None);
+        told(&mut narration, failed(Some(9)));
+        let waits =
+            Delta { call: MODEL, attempt: 3, piece: Piece::Waits { reason: "limits", until: Timestamp(7) } };
+        let told_of_it = narration.delta(&waits).as_ref().map(line);
+        assert_eq!(told_of_it.as_deref(), Some("status waiting limits 7"));
+        told(&mut narration, asked(3));
         told(&mut narration, answered(1));
         told(&mut narration, started(1, 1));
         let mut check = |call, attempt, expect: Option<&str>| {

@@ -28,6 +28,12 @@ use tokio::time::Instant;
 /// Milliseconds since the beginning, and what an attempt was made with.
 type Script = dyn Fn(u64, CredentialId) -> Result<Answer, Failure> + Send + Sync;
 
+/// What is left at that time.
+type Info = dyn Fn(u64) -> RateInfo + Send + Sync;
+
+/// When the clock of a world begins.
+const BEGIN: Timestamp = Timestamp(1_767_225_600_000);
+
 /// A provider with several credentials.
 struct Account {
     since: Instant,
@@ -35,8 +41,7 @@ struct Account {
     credentials: usize,
     strategy: PoolStrategy,
     limits: RateLimits,
-    /// What is left, by the number of the request.
-    info: Option<fn(u64) -> RateInfo>,
+    info: Option<Box<Info>>,
     asked: Mutex<Vec<(u64, CredentialId)>>,
     renewals: AtomicUsize,
     renews: fn(usize) -> bool,
@@ -90,10 +95,10 @@ impl Provider for Account {
         async move {
             self.asked.lock().expect("no panic holds it").push((self.now(), request.credential));
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if let Some(info) = self.info {
+            let answer = (self.script)(self.now(), request.credential);
+            if let Some(info) = &self.info {
                 deltas.limits(info(self.now()));
             }
-            let answer = (self.script)(self.now(), request.credential);
             tokio::time::sleep(Duration::from_secs(2)).await;
             answer
         }
@@ -230,63 +235,73 @@ impl Server {
         seen.push_back(now);
         Ok(says("hello"))
     }
+
+    fn left(&self, now: u64) -> RateInfo {
+        let seen = self.seen.lock().expect("no panic holds it");
+        let remaining = u64::try_from(self.most - seen.len()).unwrap_or(0);
+        let reset_at = BEGIN.plus_ms(seen.back().unwrap_or(&now) + 60_000);
+        let limit = u64::try_from(self.most).ok();
+        RateInfo { requests: Some(RateLeft { remaining, reset_at, limit }), tokens: None }
+    }
 }
 
-/// So many runs at once over one account; how many requests are refused.
-async fn check_runs(limits: RateLimits, info: Option<fn(u64) -> RateInfo>, most_refused: usize) {
+/// Whether a server says what is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manners {
+    Silent,
+    Telling,
+}
+
+/// 200 runs at once over one account; how many requests are refused.
+async fn check_runs(limits: RateLimits, manners: Manners, most_refused: usize) {
     let server = Server::new(40);
-    let asked = Arc::clone(&server);
+    let (asked, told) = (Arc::clone(&server), Arc::clone(&server));
     let account = Account::new(move |now, _| asked.ask(now));
+    let info = (manners == Manners::Telling).then(|| Box::new(move |now| told.left(now)) as Box<Info>);
     let account = Arc::new(Account { limits, info, ..account });
     let runtime = start(&account).await;
     let answers = join_all((0..200).map(|_| runtime.chat("hi"))).await;
     assert!(answers.iter().all(|answer| answer.as_deref() == Ok("hello")), "{limits:?}: {answers:?}");
-    let refused = server.refused.load(Ordering::SeqCst);
-    assert!(
-        refused <= most_refused,
-        "{limits:?}: {refused} of {} requests were refused",
-        account.used().len()
-    );
+    let (refused, made) = (server.refused.load(Ordering::SeqCst), account.used().len());
+    assert!(refused <= most_refused, "{limits:?}, {manners:?}: {refused} of {made} requests were refused");
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_runs_over_one_account_keep_its_limit() {
-    check_runs(RateLimits { requests: Some(40), tokens: None }, None, 0).await;
-    // 15 tokens an answer: 40 a minute.
-    check_runs(RateLimits { requests: Some(60), tokens: Some(600) }, None, 20).await;
-    // Nothing is configured and nothing is said: whoever is refused waits, and one at a time finds out.
-    check_runs(RateLimits::default(), None, 2_000).await;
+    check_runs(RateLimits { requests: Some(40), tokens: None }, Manners::Silent, 0).await;
+    // 15 tokens an answer, 40 answers a minute: too many are made until it is known what one costs.
+    check_runs(RateLimits { requests: Some(60), tokens: Some(600) }, Manners::Silent, 20).await;
+    // All 200 are under way before the first response tells of a limit.
+    check_runs(RateLimits::default(), Manners::Telling, 160).await;
+    // Nobody tells: who is refused waits, one finds out, and then all come at once.
+    check_runs(RateLimits::default(), Manners::Silent, 420).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_provider_says_is_left_is_kept_and_the_wait_is_told() {
-    fn two_left(now: u64) -> RateInfo {
-        let begin = Timestamp(1_767_225_600_000);
-        let left = RateLeft {
-            remaining: if now < 1_000 { 0 } else { 100 },
-            reset_at: begin.plus_ms(30_000),
-            limit: Some(100),
-        };
+    let left = |now: u64| {
+        let remaining = if now < 1_000 { 0 } else { 100 };
+        let left = RateLeft { remaining, reset_at: BEGIN.plus_ms(30_000), limit: Some(100) };
         RateInfo { requests: Some(left), tokens: None }
-    }
+    };
     let account = Account::new(|_, _| Ok(says("hello")));
-    let account = Arc::new(Account { info: Some(two_left), ..account });
+    let account = Arc::new(Account { info: Some(Box::new(left)), ..account });
     let runtime = start(&account).await;
     let request = || RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("hi") };
     let first = runtime.run(request()).await.expect("it ends");
     let mut watch = runtime.watch(first.session, 1);
     let second = runtime.submit(request()).await.expect("it is accepted");
-    let until = Timestamp(1_767_225_630_000);
+    let until = BEGIN.plus_ms(30_000);
     let mut waits = 0;
     loop {
         let event = watch.next().await.expect("the store is read");
-        match event.body {
-            EventBody::Status(RunStatus::Waiting { reason, until: told }) => {
-                assert_eq!((&*reason, told), ("limits", until));
-                waits += 1;
-            }
-            EventBody::Status(RunStatus::Ended(_)) if event.run == Some(second.run) => break,
-            _ => {}
+        if let EventBody::Status(RunStatus::Waiting { reason, until: told }) = &event.body {
+            assert_eq!((&**reason, *told), ("limits", until));
+            waits += 1;
+        }
+        let has_ended = matches!(event.body, EventBody::Status(RunStatus::Ended(_)));
+        if has_ended && event.run == Some(second.run) {
+            break;
         }
     }
     assert_eq!(waits, 1);

@@ -123,7 +123,9 @@ fn elsewhere(chain: &[ModelRef], (asking, failed): (&Asking, &ModelRef), links: 
     if standings.iter().copied().any(is_open) {
         return Elsewhere::Somebody;
     }
-    let earliest = standings.iter().filter_map(|standing| until(*standing)).min();
+    // The model itself may be open before the failure says so, with another credential.
+    let own = chain.iter().position(|model| model == failed).and_then(|link| links.get(link));
+    let earliest = standings.iter().chain(own).filter_map(|standing| until(*standing)).min();
     earliest.map_or(Elsewhere::Nobody, Elsewhere::Later)
 }
 
