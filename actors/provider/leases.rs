@@ -180,3 +180,131 @@ impl Leases {
         gate.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+
+    use super::*;
+    use crate::{
+        model::{Answer, Message, ToolSpec},
+        policy::Visit,
+        port::{Deltas, Encoder, ModelRequest},
+    };
+
+    /// An adapter that nobody calls here.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Encoder for Silent {
+        fn head(&self, _: &str, _: &[ToolSpec]) -> Bytes {
+            Bytes::new()
+        }
+
+        fn message(&self, _: &Message) -> Bytes {
+            Bytes::new()
+        }
+    }
+
+    impl Endpoint for Silent {
+        fn encoder(&self) -> Arc<dyn Encoder> {
+            Arc::new(Self)
+        }
+
+        fn call<'a>(&'a self, _: ModelRequest, _: &'a dyn Deltas) -> BoxFuture<'a, Result<Answer, Failure>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Two providers `a` and `b` with one call each.
+    fn leases() -> Leases {
+        let endpoint = |name: &str| (name.into(), Arc::new(Silent) as Arc<dyn Endpoint>, 1);
+        Leases::new([endpoint("a"), endpoint("b")], BreakerPolicy::default())
+    }
+
+    fn chain(links: &[(&str, Visit)]) -> Vec<Candidate> {
+        let candidate =
+            |(model, visit): &(&str, Visit)| Candidate { model: model.parse().unwrap(), visit: *visit };
+        links.iter().map(candidate).collect()
+    }
+
+    /// Whom it would be, or why nobody.
+    fn check(leases: &Leases, links: &[(&str, Visit)], at: i64, expect: &str) {
+        let found = match leases.seek(&chain(links), Timestamp(at), None) {
+            Ok(lease) => lease.admission.model().to_string(),
+            Err(NoLease::Queue(provider, _)) => format!("queue {provider}"),
+            Err(NoLease::Wait(pause)) => {
+                format!("wait {:?}", pause.map(|pause| (pause.until.0, pause.reason)))
+            }
+            Err(NoLease::Nobody(skipped)) => {
+                skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            }
+        };
+        assert_eq!(found, expect, "{links:?} at {at}");
+    }
+
+    /// An attempt at this model fails at once, at the time 0.
+    fn fail(leases: &Leases, model: &str, class: FailureClass) {
+        let lease = leases.seek(&chain(&[(model, Visit::Again)]), Timestamp(0), None).expect("it is free");
+        lease.admission.end(Err(&Failure::new(class, "no")), Timestamp(0));
+    }
+
+    #[test]
+    fn a_lease_is_for_the_first_that_can_be_asked() {
+        use Visit::{Again, First};
+        let leases = leases();
+        let both = [("a/m", First), ("b/n", First)];
+        check(&leases, &both, 0, "a/m");
+        let unknown =
+            "skipped x/y (model_not_found: no provider for `x/y` is configured here; there are: a, b)";
+        check(&leases, &[("x/y", First)], 0, unknown);
+        check(&leases, &[("x/y", First), ("b/n", First)], 0, "b/n");
+        fail(&leases, "a/m", FailureClass::Auth);
+        check(&leases, &both, 1, "b/n");
+        check(&leases, &[("a/other", First)], 1, "a/other");
+        check(&leases, &[("a/m", First)], 1, "wait Some((30000, \"auth\"))");
+        check(&leases, &[("a/m", Again)], 1, "a/m");
+        check(&leases, &both, 30_000, "a/m");
+        assert!(leases.reset("a"));
+        check(&leases, &both, 1, "a/m");
+        let reset = FailureClass::RateLimited { retry_after_ms: Some(90_000), reset_at: None };
+        fail(&leases, "a/m", reset);
+        let skipped = "skipped a/m (not asked until 1970-01-01T00:01:30Z: rate_limited: no)";
+        check(&leases, &[("a/m", Again)], 1, skipped);
+    }
+
+    #[test]
+    fn a_call_that_must_wait_for_room_waits_where_it_is() {
+        use Visit::{Again, First};
+        let leases = leases();
+        let both = [("a/m", First), ("b/n", First)];
+        for _ in 0..3 {
+            fail(&leases, "a/held", FailureClass::Server);
+        }
+        let lease = leases.seek(&chain(&both), Timestamp(1), None).expect("it is free");
+        check(&leases, &both, 1, "queue a");
+        // Whoever insists needs room too.
+        check(&leases, &[("a/held", Again)], 1, "queue a");
+        let Lease { permit, admission } = lease;
+        drop(admission);
+        let got = leases.seek(&chain(&both), Timestamp(1), Some(Permit("a".into(), permit)));
+        assert_eq!(got.expect("it has its permit").admission.model().to_string(), "a/m");
+        check(&leases, &both, 1, "a/m");
+    }
+
+    #[test]
+    fn one_lease_at_a_time_finds_out() {
+        let endpoint = ("a".into(), Arc::new(Silent) as Arc<dyn Endpoint>, 9);
+        let leases = Leases::new([endpoint], BreakerPolicy::default());
+        fail(&leases, "a/m", FailureClass::Auth);
+        let only = [("a/m", Visit::First)];
+        let probe = leases.seek(&chain(&only), Timestamp(30_000), None).expect("it is half-open");
+        check(&leases, &only, 30_000, "wait None");
+        drop(probe);
+        check(&leases, &only, 30_000, "a/m");
+        let probe = leases.seek(&chain(&only), Timestamp(30_000), None).expect("it is half-open");
+        probe.admission.answering();
+        check(&leases, &only, 30_000, "a/m");
+    }
+}

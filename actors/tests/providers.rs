@@ -151,7 +151,7 @@ async fn an_outage_is_ridden_out_by_a_run_that_was_answered_and_ends_one_that_ne
     });
     let runtime = start(&[&only]).await;
     let (one, two) = tokio::join!(run(&runtime), async {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         run(&runtime).await
     });
     assert_eq!(one.text(), Some("1 results"), "{}", one.ended);

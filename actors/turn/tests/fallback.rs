@@ -61,9 +61,9 @@ fn check_outlook(class: FailureClass, links: &[Standing], expect: Option<(u64, O
     driver.lease(model(1, 1), 1);
     let outlook = Outlook { links: links.to_vec(), ..Outlook::default() };
     driver.fail_with(class.clone(), outlook);
-    let failed = driver.records.iter().find_map(|record| match &record.body {
-        Body::ModelFailed(failed) => Some(failed.clone()),
-        _ => None,
+    let failed = driver.records.iter().find_map(|record| {
+        let Body::ModelFailed(failed) = &record.body else { return None };
+        Some(failed.clone())
     });
     let failed = failed.expect("it is recorded");
     let found = failed.retry_at.map(|at| (at.ms_since(driver.now.at), failed.fallback));
@@ -84,7 +84,7 @@ fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
     // Nobody can be asked: whoever can be first is waited for.
     check_outlook(limited(90_000), &[shut, held, shut], Some((7_000, None)));
     check_outlook(limited(90_000), &[shut, shut, shut], Some((60_000, None)));
-    check_outlook(limited(90_000), &[shut, Absent, Absent], Some((90_000, None)));
+    check_outlook(limited(90_000), &[Standing::Shut(at(90_000)), Absent, Absent], Some((90_000, None)));
     // With another credential it can be asked sooner.
     check_outlook(limited(90_000), &[Standing::Shut(at(20_000)), shut, Absent], Some((20_000, None)));
     // It is of no use to come back, and the others may answer later.
