@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::model::{Attempt, CallId, Durable, Record, RunId, Seq, SessionId};
+use crate::model::{Attempt, CallId, Durable, Record, RunId, Seq, SessionId, Timestamp};
 
 /// Events that a watcher may be behind.
 const BUFFER: usize = 256;
@@ -38,6 +38,7 @@ pub(crate) struct Delta {
 pub(crate) enum Piece {
     Text { at: u64, delta: Arc<str> },
     Reasoning { at: u64, delta: Arc<str> },
+    Waits { reason: &'static str, until: Timestamp },
     Progress(Arc<str>),
 }
 

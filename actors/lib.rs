@@ -21,7 +21,7 @@ mod tool_executor;
 mod turn;
 
 pub use policy::Visible;
-pub use provider::ProviderStatus;
+pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     AnswerSource, Defaults, RunError, RunRequest, RunResult, Runtime, Said, SessionChoice, Steered, Watch,
     World,

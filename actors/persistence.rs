@@ -276,6 +276,7 @@ fn weight(write: &Write) -> usize {
         | Body::RunEnded(_)
         | Body::ModelStarted(_)
         | Body::ModelFailed(_)
+        | Body::ModelWaiting(_)
         | Body::LateSettled(_)
         | Body::CallAdmitted(_)
         | Body::CallStarted(_)

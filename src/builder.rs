@@ -96,6 +96,7 @@ impl Builder {
             journal: daemon::open(&state, Durability::Strict)?,
             state,
             providers,
+            breakers: daemon::breakers(&config.breaker),
             tools: self.tools,
             tool_calls: daemon::tool_calls(&config),
             defaults: Defaults { spec, prompt },

@@ -11,7 +11,7 @@ use std::{
 
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
-    model::{Amounts, Hash, Limits, ModelRef, RetryAttempts, RetryPolicy, RunSpec, Timestamp},
+    model::{Amounts, BreakerPolicy, Hash, Limits, ModelRef, RetryAttempts, RetryPolicy, RunSpec, Timestamp},
     port::{Clock, Journal, Provider, Tool},
 };
 
@@ -244,9 +244,18 @@ pub async fn start(
 ) -> Result<Daemon, StartError> {
     let Endpoints { providers, stages, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
+    let breakers = breakers(&config.breaker);
     let tools = tool::builtin(tool::Settings { shell_timeout: config.tools.shell.timeout.0 });
-    let runtime =
-        runtime(Parts { journal, state, providers, tools, tool_calls: tool_calls(config), defaults }).await?;
+    let runtime = runtime(Parts {
+        journal,
+        state,
+        providers,
+        breakers,
+        tools,
+        tool_calls: tool_calls(config),
+        defaults,
+    })
+    .await?;
     Ok(Daemon { runtime, _stages: stages })
 }
 
@@ -259,6 +268,8 @@ pub(crate) struct Parts {
     pub(crate) state: PathBuf,
     /// The endpoints by name, and how many calls each may have at once.
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
+    /// For how long a model that fails is not asked.
+    pub(crate) breakers: BreakerPolicy,
     /// The tools.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// How many tool calls may be under way at once.
@@ -274,7 +285,7 @@ pub(crate) fn tool_calls(config: &Config) -> usize {
 
 /// Starts the actors on these parts.
 pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
-    let Parts { journal, state, providers, tools, tool_calls, defaults } = parts;
+    let Parts { journal, state, providers, breakers, tools, tool_calls, defaults } = parts;
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let world = World {
@@ -282,6 +293,7 @@ pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
         clock: Arc::new(SystemClock::default()),
         boot: clock::boot(),
         providers,
+        breakers,
         tools,
         tool_calls,
         submissions: SUBMISSIONS,
@@ -313,21 +325,38 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
 }
 
 fn retry(retry: &config::Retry) -> RetryPolicy {
-    let attempts = &retry.attempts;
     RetryPolicy {
         first_ms: millis(retry.first_pause.0),
         longest_ms: millis(retry.longest_pause.0),
         deadline_ms: millis(retry.deadline.0),
         fallback_on_refusal: retry.fallback_on_refusal.0,
-        attempts: RetryAttempts {
-            rate_limited: attempts.rate_limited.0,
-            overloaded: attempts.overloaded.0,
-            server: attempts.server.0,
-            timeout: attempts.timeout.0,
-            network: attempts.network.0,
-            cut: attempts.cut.0,
-            lost: attempts.lost.0,
-        },
+        attempts: attempts(&retry.attempts),
+        fallback_after: attempts(&retry.fallback_after),
+        short_wait_ms: millis(retry.short_wait.0),
+        wait_for_reset_max_ms: millis(retry.wait_for_reset_max.0),
+    }
+}
+
+fn attempts(attempts: &config::Attempts) -> RetryAttempts {
+    RetryAttempts {
+        rate_limited: attempts.rate_limited.0,
+        overloaded: attempts.overloaded.0,
+        server: attempts.server.0,
+        timeout: attempts.timeout.0,
+        network: attempts.network.0,
+        cut: attempts.cut.0,
+        lost: attempts.lost.0,
+    }
+}
+
+/// For how long a model that fails is not asked.
+pub(crate) fn breakers(breaker: &config::Breaker) -> BreakerPolicy {
+    let cooldowns = [breaker.first_cooldown, breaker.second_cooldown, breaker.longest_cooldown];
+    BreakerPolicy {
+        threshold: breaker.threshold.0,
+        cooldowns_ms: cooldowns.map(|cooldown| millis(cooldown.0)),
+        quota_ms: millis(breaker.quota_cooldown.0),
+        not_found_ms: millis(breaker.not_found_cooldown.0),
     }
 }
 
@@ -369,6 +398,7 @@ mod tests {
     fn the_defaults_are_those_of_the_library() {
         let config = Config::load(&[], &Variables::new()).unwrap();
         assert_eq!(retry(&config.retry), RetryPolicy::default());
+        assert_eq!(breakers(&config.breaker), BreakerPolicy::default());
         assert_eq!(config.provider_defaults.deadlines(), Deadlines::default());
         assert_eq!(config.tools.shell.timeout.0, tool::Settings::default().shell_timeout);
         let limits = spec(&config, Vec::new(), None, Path::new("/w")).limits;

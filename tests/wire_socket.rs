@@ -14,7 +14,9 @@ use hermod::{
     secret::Secret,
 };
 use hermod_actors::{
-    model::{Answer, CallId, Deadline, Failure, FailureClass, Message, ModelTraits, RunId, SessionId},
+    model::{
+        Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelTraits, RunId, SessionId,
+    },
     port::{Deltas, ModelRequest, Provider as _, Segments},
 };
 use tokio::{
@@ -182,6 +184,7 @@ fn request(provider: &HttpProvider) -> ModelRequest {
     let mut messages = Segments::default();
     encoder.messages(&["one", "two ü"].map(|text| Message::User(text.into())), &mut messages);
     ModelRequest {
+        credential: CredentialId::default(),
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
         model: "m".into(),

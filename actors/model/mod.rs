@@ -1,8 +1,10 @@
 //! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
 
 mod access;
+mod breaker;
 mod budget;
 mod codec;
+mod credential;
 mod durable;
 mod event;
 mod failure;
@@ -11,6 +13,7 @@ mod ids;
 mod message;
 mod outcome;
 mod past;
+mod rate;
 mod record;
 mod retry;
 mod run;
@@ -19,8 +22,10 @@ mod tool;
 mod traits;
 
 pub use access::Access;
+pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
 pub use codec::{DecodeError, decode, encode};
+pub use credential::{CredentialId, PoolStrategy};
 pub use durable::Durable;
 pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
@@ -32,10 +37,11 @@ pub use message::{
 };
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
+pub use rate::{RateInfo, RateLeft, RateLimits};
 pub use record::{
     Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
-    ModelFailed, ModelStarted, PrefixChange, Record, RunAccepted, RunEnded, RunStopping, SessionOpened,
-    SessionRevived,
+    ModelFailed, ModelStarted, ModelWaiting, PrefixChange, Record, RunAccepted, RunEnded, RunStopping,
+    SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

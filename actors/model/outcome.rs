@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, NoAllowance};
+use super::{Failure, NoAllowance, NotAnswered};
 
 /// How a run ended. Every accepted run ends in exactly one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -63,6 +63,9 @@ pub enum Cause {
     Provider {
         /// The last failure.
         failure: Failure,
+        /// What became of each model of the chain, if it has several.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        chain: Vec<NotAnswered>,
     },
     /// The model said nothing.
     EmptyAnswer,
@@ -102,10 +105,20 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// The only model that could be asked failed so.
+    pub const fn provider(failure: Failure) -> Self {
+        Self::Provider { failure, chain: Vec::new() }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Provider { failure } => write!(f, "provider: {failure}"),
+            Self::Provider { failure, chain } => {
+                write!(f, "provider: {failure}")?;
+                chain.iter().try_for_each(|link| write!(f, "; {link}"))
+            }
             Self::EmptyAnswer => f.write_str("empty_answer: the model answered nothing"),
             Self::Truncated => f.write_str("truncated: the answer ran into the model's output limit"),
             Self::OnlyThought { max_tokens } => write!(

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, Content, EffectClass, Ended,
-    Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef, Past, RunId, RunSpec, Seq, StopReason,
-    Timestamp, Usage,
+    Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef, NotAnswered, Past, RunId, RunSpec, Seq,
+    StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -91,6 +91,8 @@ bodies! {
     ModelFailed(ModelFailed) = 22 "model.failed",
     /// A late answer was dropped; what it cost is known now.
     LateSettled(LateSettled) = 23 "model.late",
+    /// No model may be asked before a time that providers have named.
+    ModelWaiting(ModelWaiting) = 25 "model.waiting",
     /// A tool call of the answer is acceptable.
     CallAdmitted(CallAdmitted) = 30 "call.admitted",
     /// An attempt of a tool call may begin.
@@ -255,9 +257,22 @@ pub struct ModelFailed {
     /// When the next attempt is due; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// The link of the chain that is asked from now on, counted from 0, if that is another one.
+    /// The link of the chain that is to be asked next, counted from 0, if the one that failed is given up for this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
+}
+
+/// See [`Body::ModelWaiting`]. What is waited does not count for limits of time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelWaiting {
+    /// The call.
+    pub call: CallId,
+    /// The attempt that waits; it has not started.
+    pub attempt: Attempt,
+    /// Until when.
+    pub until: Timestamp,
+    /// Who is not asked, and why.
+    pub skipped: Arc<[NotAnswered]>,
 }
 
 /// See [`Body::LateSettled`].
@@ -372,6 +387,7 @@ impl Body {
             Self::ModelStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) => body.call.run,
+            Self::ModelWaiting(body) => body.call.run,
             Self::LateSettled(body) => body.call.run,
             Self::CallAdmitted(body) => body.call.run,
             Self::CallStarted(body) => body.call.run,

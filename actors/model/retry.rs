@@ -2,7 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Attempt;
 
-/// When a failed model call is tried again at the same provider. What a stored one does not say is the default.
+/// When a failed model call is tried again at the same model, and when the next one of the chain is asked. What a stored
+/// one does not say is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
@@ -10,15 +11,21 @@ pub struct RetryPolicy {
     pub first_ms: u64,
     /// The longest pause.
     pub longest_ms: u64,
-    /// From the first attempt's start no pause reaches beyond this.
+    /// From the first attempt's start no pause reaches beyond this; waits for a known reset are not counted.
     pub deadline_ms: u64,
-    /// How many attempts a failure is worth.
+    /// How many attempts a failure is worth if there is no other model to ask.
     pub attempts: RetryAttempts,
     /// Whether a refusal asks the next model of the chain, instead of ending the run.
     pub fallback_on_refusal: bool,
+    /// How many it is worth if there is.
+    pub fallback_after: RetryAttempts,
+    /// A provider that asks for a longer wait than this is left for the next model, if there is one.
+    pub short_wait_ms: u64,
+    /// How long a call waits, in all, for resets whose time is known, if there is no other model to ask.
+    pub wait_for_reset_max_ms: u64,
 }
 
-/// Attempts of one call by the class of failure; what is not here is not tried again.
+/// Attempts of one call at one model by the class of failure; what is not here is not tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryAttempts {
@@ -38,6 +45,12 @@ pub struct RetryAttempts {
     pub lost: Attempt,
 }
 
+impl RetryAttempts {
+    /// With another model to ask.
+    pub const FALLBACK_AFTER: Self =
+        Self { rate_limited: 3, overloaded: 2, server: 3, timeout: 2, network: 3, cut: 3, lost: 3 };
+}
+
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
@@ -46,13 +59,17 @@ impl Default for RetryPolicy {
             deadline_ms: 1_800_000,
             attempts: RetryAttempts::default(),
             fallback_on_refusal: false,
+            fallback_after: RetryAttempts::FALLBACK_AFTER,
+            short_wait_ms: 5_000,
+            wait_for_reset_max_ms: 21_600_000,
         }
     }
 }
 
 impl Default for RetryAttempts {
+    /// Without another model to ask: what may pass by itself is tried until the deadline.
     fn default() -> Self {
-        Self { rate_limited: 8, overloaded: 8, server: 3, timeout: 3, network: 3, cut: 3, lost: 3 }
+        Self { rate_limited: 100, overloaded: 100, server: 100, timeout: 100, network: 100, cut: 3, lost: 3 }
     }
 }
 

@@ -1,3 +1,8 @@
+use std::{
+    fmt,
+    time::{Duration, UNIX_EPOCH},
+};
+
 use serde::{Deserialize, Serialize};
 
 /// Wall-clock time, in milliseconds since 1970-01-01T00:00:00Z. For people and for due times; never for order.
@@ -15,6 +20,17 @@ impl Timestamp {
     /// Milliseconds from `earlier` to this time; 0 if the clock went back.
     pub fn ms_since(self, earlier: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+}
+
+/// The last second that RFC 3339 can write.
+const LAST_MS: u64 = 253_402_300_799_000;
+
+impl fmt::Display for Timestamp {
+    /// As RFC 3339, to the second.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = u64::try_from(self.0).unwrap_or(0).min(LAST_MS);
+        write!(f, "{}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)))
     }
 }
 

@@ -1,13 +1,21 @@
 //! Rules that need no state of their own: pure functions from what happened to what may be done.
 
+mod admissions;
+mod breaker;
 mod housekeeping;
 mod intensity;
+mod limiter;
+mod pool;
 mod repair;
 mod retry;
 mod visible;
+mod walk;
 
+pub(crate) use admissions::{Admissions, End, Known, Ticket};
+pub(crate) use breaker::{Cooldown, Gauge};
 pub(crate) use housekeeping::is_housekeeping;
 pub(crate) use intensity::{Deaths, InARow, Intensity, Verdict};
 pub(crate) use repair::{Unreadable, arguments, fit_name, tool_name};
-pub(crate) use retry::{Billing, billing, falls_back};
+pub(crate) use retry::{After, Billing, Contact, Elsewhere, Otherwise, Past, billing};
 pub use visible::Visible;
+pub(crate) use walk::{Candidate, Next, Standing, Visit, next, until};

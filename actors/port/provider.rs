@@ -4,7 +4,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use super::Segments;
-use crate::model::{Answer, CallId, Failure, Message, ModelTraits, SessionId, ThinkingRequest, ToolSpec};
+use crate::model::{
+    Answer, CallId, CredentialId, Failure, Message, ModelTraits, PoolStrategy, RateInfo, RateLimits,
+    SessionId, ThinkingRequest, ToolSpec,
+};
 
 /// One configured endpoint.
 pub trait Provider: Debug + Send + Sync + 'static {
@@ -19,6 +22,28 @@ pub trait Provider: Debug + Send + Sync + 'static {
         request: ModelRequest,
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, Failure>>;
+
+    /// How many credentials it has; a request says which one it is made with. Read once, when the runtime starts.
+    fn credentials(&self) -> usize {
+        1
+    }
+
+    /// Which of them is used next. Read once, when the runtime starts.
+    fn pool(&self) -> PoolStrategy {
+        PoolStrategy::default()
+    }
+
+    /// What each of them may use up within a minute, over all sessions. Read once, when the runtime starts.
+    fn limits(&self) -> RateLimits {
+        RateLimits::default()
+    }
+
+    /// Renews a credential that was refused, and says whether it is another one now. Sessions may ask at the same time:
+    /// it is renewed once for all of them, and the old one is kept if that fails.
+    fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {
+        let _ = credential;
+        Box::pin(std::future::ready(false))
+    }
 }
 
 /// Writes the parts of a request that stay the same from call to call, so that each is written once.
@@ -49,6 +74,8 @@ pub struct ModelRequest {
     pub session: SessionId,
     /// The model, as the provider names it.
     pub model: Arc<str>,
+    /// The credential that it is made with.
+    pub credential: CredentialId,
     /// Output tokens asked for.
     pub max_tokens: u64,
     /// How much it is to think; its own choice if absent.
@@ -67,4 +94,8 @@ pub trait Deltas: Send + Sync {
     fn text(&self, delta: &str);
     /// A piece of what the model thinks.
     fn reasoning(&self, delta: &str);
+    /// What the response says is left of the account's limits.
+    fn limits(&self, info: RateInfo) {
+        let _ = info;
+    }
 }

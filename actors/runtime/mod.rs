@@ -52,6 +52,7 @@ impl Runtime {
             clock: world.clock,
             boot: world.boot,
             providers: world.providers,
+            breakers: world.breakers,
             tools: world.tools,
             tool_calls: world.tool_calls,
             submissions: world.submissions,

@@ -9,7 +9,8 @@ use crate::{
     hub::{Delta, Piece, length},
     model::{
         Attempt, Body, CallEnded, CallId, CallStarted, Ended, EventBody, Lifecycle, ModelAnswered,
-        ModelFailed, ModelStarted, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        ModelFailed, ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        WhyNot,
     },
 };
 
@@ -53,6 +54,7 @@ impl Narration {
             Body::ModelStarted(started) => self.asked(started),
             Body::ModelAnswered(answered) => self.answered(answered),
             Body::ModelFailed(failed) => self.failed(failed),
+            Body::ModelWaiting(waiting) => vec![(waiting.call.run, EventBody::Status(waits(waiting)))],
             Body::CallAdmitted(admitted) => {
                 if let Some(called) = self.open.get_mut(&admitted.call) {
                     called.tool = Arc::clone(&admitted.tool);
@@ -74,6 +76,7 @@ impl Narration {
     pub(super) fn delta(&mut self, delta: &Delta) -> Option<Told> {
         let Delta { call, attempt, piece } = delta;
         let (call, attempt) = (*call, *attempt);
+        let is_wanted = self.waits_for(call);
         let asking = self.asking.as_mut().filter(|asking| (asking.call, asking.attempt) == (call, attempt));
         let body = match (piece, asking) {
             (Piece::Text { at, delta }, Some(asking)) if *at == asking.text => {
@@ -87,9 +90,19 @@ impl Narration {
             (Piece::Progress(note), _) if self.open.get(&call)?.attempt == attempt => {
                 EventBody::ToolProgress { call, attempt, note: Arc::clone(note) }
             }
-            (Piece::Text { .. } | Piece::Reasoning { .. } | Piece::Progress(_), _) => return None,
+            (Piece::Waits { reason, until }, None) if is_wanted => {
+                EventBody::Status(RunStatus::Waiting { reason: (*reason).into(), until: *until })
+            }
+            (Piece::Text { .. } | Piece::Reasoning { .. } | Piece::Waits { .. } | Piece::Progress(_), _) => {
+                return None;
+            }
         };
         Some((call.run, body))
+    }
+
+    /// Whether the run's model call may have been wanted and not begun.
+    fn waits_for(&self, call: CallId) -> bool {
+        self.current == Some(call.run) && self.asking.is_none() && self.open.is_empty()
     }
 
     fn accepted(&mut self, accepted: &RunAccepted) -> Vec<Told> {
@@ -189,6 +202,14 @@ impl Narration {
         }
         told
     }
+}
+
+fn waits(waiting: &ModelWaiting) -> RunStatus {
+    let named = waiting.skipped.iter().find_map(|link| match &link.why {
+        WhyNot::Skipped { until, failure } if *until == Some(waiting.until) => Some(failure.class.name()),
+        WhyNot::Skipped { .. } | WhyNot::Tried { .. } => None,
+    });
+    RunStatus::Waiting { reason: named.unwrap_or("no model can be asked").into(), until: waiting.until }
 }
 
 const fn stage(ended: &Ended) -> Lifecycle {
@@ -425,11 +446,18 @@ mod tests {
         };
         let text = |at, delta: &str| Piece::Text { at, delta: delta.into() };
         check(1, text(0, "old"), None);
+        check(2, Piece::Waits { reason: "limits", until: Timestamp(7) }, None);
         check(2, text(0, "one"), Some("text.delta one"));
         check(2, Piece::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
         check(2, text(3, "two"), Some("text.delta two"));
         check(2, text(9, "gap"), None);
         check(2, text(12, "on"), None);
+        told(&mut narration, failed(Some(9)));
+        let waits =
+            Delta { call: MODEL, attempt: 3, piece: Piece::Waits { reason: "limits", until: Timestamp(7) } };
+        let told_of_it = narration.delta(&waits).as_ref().map(line);
+        assert_eq!(told_of_it.as_deref(), Some("status waiting limits 7"));
+        told(&mut narration, asked(3));
         told(&mut narration, answered(1));
         told(&mut narration, started(1, 1));
         let mut check = |call, attempt, expect: Option<&str>| {

@@ -3,7 +3,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    model::{Amounts, BootId, Ended, IdError, Message, RunId, RunSpec, SessionId, Timestamp, Usage},
+    model::{
+        Amounts, BootId, BreakerPolicy, Ended, IdError, Message, RunId, RunSpec, SessionId, Timestamp, Usage,
+    },
     port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
     runtime::Said,
     session::NotAccepted,
@@ -21,6 +23,8 @@ pub struct World {
     pub boot: BootId,
     /// The endpoints by name, each with how many calls it may have at once.
     pub providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
+    /// For how long a model that fails is not asked.
+    pub breakers: BreakerPolicy,
     /// The tools.
     pub tools: Vec<Arc<dyn Tool>>,
     /// How many tool calls may be under way at once.

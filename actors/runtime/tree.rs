@@ -2,7 +2,7 @@
 
 use crate::{
     look::Look,
-    provider::{ProviderMsg, ProviderStatus},
+    provider::{ProviderMsg, ProviderState, ProviderStatus},
     runtime::{RunError, Runtime, submit::TRIES},
     supervisor::{Directory, Providers, ProvidersMsg, RootMsg, RootState, SessionsMsg, Terminated, Tree},
     tool_executor::{ToolExecutorMsg, ToolStatus},
@@ -47,11 +47,12 @@ impl Runtime {
         (&self.root, &self.doors)
     }
 
-    /// What each provider has seen since its actor was started, by name.
+    /// What each provider has seen since its actor was started, by name, and which of its models are asked now.
     pub async fn providers(&self) -> Vec<ProviderStatus> {
         let mut statuses = Vec::new();
+        let now = self.doors.wiring.clock.at();
         for name in self.doors.wiring.leases.names() {
-            let (look, status) = Look::read(ProviderStatus::clone);
+            let (look, status) = Look::read(move |state: &ProviderState| state.status(now));
             let message = ProvidersMsg::To(std::sync::Arc::clone(name), ProviderMsg::Look(look));
             if self.doors.wiring.providers.cast(message).is_ok()
                 && let Ok(status) = status.await
@@ -60,6 +61,12 @@ impl Runtime {
             }
         }
         statuses
+    }
+
+    /// Forgets every failure of a provider, so that all its models are asked again at once; says whether there is one of
+    /// that name. Runs that wait for a time that it has named go on waiting.
+    pub fn reset_provider(&self, name: &str) -> bool {
+        self.doors.wiring.leases.reset(name)
     }
 
     /// What the executor has seen since it was started; `None` if it is gone.

@@ -4,13 +4,9 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use bytes::Bytes;
 use ractor::ActorRef;
 use tokio::{
     sync::OwnedSemaphorePermit,
@@ -20,13 +16,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    hub::{Delta, Hub, Live, Piece, length},
-    model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, SessionId},
+    hub::Piece,
+    model::{Attempt, CallEnd, CallId, CallStatus, SessionId},
     policy::arguments,
-    port::{ArtifactName, Artifacts, Deltas, Invocation, ModelRequest, Progress, Segments, Shelf},
-    provider::{Lease, NoLease, ProviderMsg},
-    session::{Inner, SessionMsg, Wiring, output::presentable, view::EncodedView, watchdog},
-    supervisor::{Address, ProvidersMsg},
+    port::{ArtifactName, Invocation, ModelRequest, Progress, Shelf},
+    provider::Lease,
+    session::{
+        Inner, SessionMsg, Wiring, attempt, output::presentable, said::Published, seek, view::EncodedView,
+        watchdog,
+    },
+    supervisor::Address,
     tool_executor::ToolExecutorMsg,
     turn::{Effect, Input, Turn},
 };
@@ -127,62 +126,49 @@ impl Tasks {
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
         let tools = Arc::clone(&self.wiring.tools);
         // An adapter's panic is the call's, not the session's.
-        let traits = spec.traits_of(&lease.model);
+        let traits = spec.traits_of(lease.admission.model());
         let rendered = catch_unwind(AssertUnwindSafe(|| {
-            let encoder = lease.endpoint.encoder(&lease.model.model, &traits);
+            let encoder = lease.admission.endpoint().encoder(&lease.admission.model().model, &traits);
             view.render(turn, &encoder, || tools.specs(&spec.tools))
         }));
         let Ok((head, messages)) = rendered else {
             *view = EncodedView::default();
             return self.lost(started.call, started.attempt);
         };
-        let mut request = ModelRequest {
+        let request = ModelRequest {
             call: started.call,
             session: self.id,
-            model: Arc::clone(&lease.model.model),
+            model: Arc::clone(&lease.admission.model().model),
+            credential: lease.admission.credential(),
             max_tokens: started.max_tokens,
             thinking: spec.thinking.and_then(|level| traits.thinking(level)),
             head,
             messages,
             pictures: BTreeMap::new(),
         };
-        let session = self.id;
         let guard = Guard::new(self.session.clone(), started.call, started.attempt);
-        let providers = Arc::clone(&self.wiring.providers);
-        let deltas = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
+        let wiring = Arc::clone(&self.wiring);
+        let published = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
         let span = tracing::info_span!(
             "model_call",
             session = %self.id,
             run = %started.call.run,
             call = %started.call,
             attempt = started.attempt,
-            model = %lease.model,
+            model = %lease.admission.model(),
         );
         let cancelled = cancel.clone();
         let task = async move {
-            let attempt = async {
-                request.pictures = pictures(&*tools.artifacts, session, &request.messages).await?;
-                lease.endpoint.call(request, &deltas).await
-            };
-            let answer = watchdog::answer(attempt, &cancelled).await;
-            match &answer {
-                Ok(_) => tracing::debug!("answered"),
-                Err(failure) => tracing::warn!(%failure, "failed"),
-            }
-            let report = answer.as_ref().map(|_| ()).map_err(Clone::clone);
-            let name = Arc::clone(&lease.model.provider);
-            if providers.cast(ProvidersMsg::To(name, ProviderMsg::Report(report))).is_err() {
-                tracing::debug!("the supervisor of providers is gone");
-            }
-            guard.answer(match answer {
+            let made = attempt::make(&wiring, (lease, &spec), request, (&published, &cancelled)).await;
+            guard.answer(match made {
                 Ok(answer) => Input::Answered {
                     plans: tools.plan(&answer.message.calls, &spec),
                     answer: Arc::new(answer),
                     started,
                 },
-                Err(failure) => {
+                Err((failure, outlook)) => {
                     let (call, attempt) = (started.call, started.attempt);
-                    Input::ModelFailed { call, attempt, failure }
+                    Input::ModelFailed { call, attempt, failure, outlook }
                 }
             });
         };
@@ -258,15 +244,17 @@ impl Tasks {
 
     /// Waits for what the call needs.
     pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
-        let Some(chain) = turn.chain().map(<[_]>::to_vec) else { return self.lost(call, attempt) };
+        let candidates = turn.candidates();
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
+        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
         Begun::Wait(self.tasks.spawn(async move {
             let said = if call.n == 0 {
-                match lease(&wiring, &chain).await {
-                    Ok(lease) => {
-                        Inner::Leased(Input::Leased { call, attempt, model: lease.model.clone() }, lease)
-                    }
-                    Err(failure) => Inner::Input(Input::NoLease { call, attempt, failure }),
+                match seek::lease(&wiring, &candidates.unwrap_or_default(), &published).await {
+                    Ok(lease) => Inner::Leased(
+                        Input::Leased { call, attempt, model: lease.admission.model().clone() },
+                        lease,
+                    ),
+                    Err(skipped) => Inner::Input(Input::NoLease { call, attempt, skipped }),
                 }
             } else {
                 match Arc::clone(&wiring.tools.permits).acquire_owned().await {
@@ -294,51 +282,6 @@ impl Tasks {
             tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
             tell(&session, Inner::Input(Input::Woke));
         }))
-    }
-}
-
-/// Bytes that a picture may have.
-const MAX_PICTURE: usize = 20 << 20;
-
-/// The pictures that a request shows.
-async fn pictures(
-    kept: &dyn Artifacts,
-    session: SessionId,
-    messages: &Segments,
-) -> Result<BTreeMap<String, Bytes>, Failure> {
-    let mut pictures = BTreeMap::new();
-    for image in messages.images() {
-        let handle = &image.artifact.handle;
-        if pictures.contains_key(handle) {
-            continue;
-        }
-        let gone = |error: &dyn std::fmt::Display| {
-            let message = format!("the picture {handle} of this conversation cannot be read: {error}");
-            Failure::new(FailureClass::InvalidRequest, message)
-        };
-        let name = ArtifactName::of_handle(session, handle).ok_or_else(|| gone(&"it is no artifact"))?;
-        let read = kept.read(name, 0, MAX_PICTURE).await.map_err(|error| gone(&error))?;
-        pictures.insert(handle.clone(), read.bytes);
-    }
-    Ok(pictures)
-}
-
-/// Waits until a link of the chain is free.
-async fn lease(wiring: &Wiring, chain: &[crate::model::ModelRef]) -> Result<Lease, Failure> {
-    loop {
-        let permits = match wiring.leases.try_lease(chain) {
-            Ok(lease) => return Ok(lease),
-            Err(NoLease::Never(failure)) => return Err(failure),
-            Err(NoLease::Busy(permits)) => permits,
-        };
-        let Ok(permit) = permits.acquire_owned().await else {
-            return Err(Failure::new(FailureClass::Cancelled, "the provider is being taken away"));
-        };
-        match wiring.leases.lease(chain, permit) {
-            Ok(lease) => return Ok(lease),
-            Err(NoLease::Never(failure)) => return Err(failure),
-            Err(NoLease::Busy(_)) => {}
-        }
     }
 }
 
@@ -395,42 +338,5 @@ impl Drop for Report {
         if let Some(tool) = self.1.take() {
             self.send(ToolExecutorMsg::Lost(tool));
         }
-    }
-}
-
-/// Hands what a call says to the watchers, past the session.
-struct Published {
-    hub: Arc<Hub>,
-    session: SessionId,
-    call: CallId,
-    attempt: Attempt,
-    /// What was said before, in bytes; counted even if nobody listens, because somebody may come.
-    text: AtomicU64,
-    reasoning: AtomicU64,
-}
-
-impl Published {
-    fn new(hub: &Arc<Hub>, session: SessionId, (call, attempt): (CallId, Attempt)) -> Self {
-        let (text, reasoning) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { hub: Arc::clone(hub), session, call, attempt, text, reasoning }
-    }
-
-    fn publish(&self, piece: impl FnOnce() -> Piece) {
-        if self.hub.is_watched() {
-            let delta = Delta { call: self.call, attempt: self.attempt, piece: piece() };
-            self.hub.publish(self.session, &Live::Delta(delta));
-        }
-    }
-}
-
-impl Deltas for Published {
-    fn text(&self, delta: &str) {
-        let at = self.text.fetch_add(length(delta), Ordering::Relaxed);
-        self.publish(|| Piece::Text { at, delta: delta.into() });
-    }
-
-    fn reasoning(&self, delta: &str) {
-        let at = self.reasoning.fetch_add(length(delta), Ordering::Relaxed);
-        self.publish(|| Piece::Reasoning { at, delta: delta.into() });
     }
 }

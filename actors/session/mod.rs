@@ -3,8 +3,11 @@
 //! Architecture invariant: a handler awaits nothing. Inputs wait in order, at most one append is in flight, and when it
 //! is durable all that has come in meanwhile is decided as one append.
 
+mod attempt;
 mod calls;
 mod output;
+mod said;
+mod seek;
 mod shell;
 mod stored;
 mod view;

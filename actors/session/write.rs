@@ -80,16 +80,20 @@ impl State {
         for want in draft.wants() {
             match want {
                 Want::Lease { call, attempt } => {
-                    let Some(chain) = draft.chain().map(<[_]>::to_vec) else { continue };
-                    match self.wiring.leases.try_lease(&chain) {
+                    let Some(candidates) = draft.candidates() else { continue };
+                    match self.wiring.leases.seek(&candidates, self.wiring.clock.at(), None) {
                         Ok(lease) => {
-                            draft.feed(&Input::Leased { call, attempt, model: lease.model.clone() });
+                            draft.feed(&Input::Leased {
+                                call,
+                                attempt,
+                                model: lease.admission.model().clone(),
+                            });
                             self.granted.insert((call, attempt), Grant::Lease(lease));
                         }
-                        Err(NoLease::Never(failure)) => {
-                            draft.feed(&Input::NoLease { call, attempt, failure });
+                        Err(NoLease::Nobody(skipped)) => {
+                            draft.feed(&Input::NoLease { call, attempt, skipped: skipped.into() });
                         }
-                        Err(NoLease::Busy(_)) => {}
+                        Err(NoLease::Queue(..) | NoLease::Wait(_)) => {}
                     }
                 }
                 Want::Permit { call, attempt } => {

@@ -25,7 +25,7 @@ use ractor::ActorRef;
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    model::SessionId,
+    model::{BreakerPolicy, SessionId},
     persistence::PersistenceMsg,
     port::{Artifacts, Clock, Journal, Provider, Tool},
     session::Wiring,
@@ -68,6 +68,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot: String,
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
+    pub(crate) breakers: BreakerPolicy,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tool_calls: usize,
     pub(crate) submissions: usize,

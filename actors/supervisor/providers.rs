@@ -31,6 +31,7 @@ pub(crate) struct ProviderSupervisor;
 /// Its state.
 pub(crate) struct State {
     clock: Arc<dyn Clock>,
+    leases: Arc<Leases>,
     children: BTreeMap<Arc<str>, Child>,
 }
 
@@ -52,8 +53,9 @@ impl Actor for ProviderSupervisor {
         me: ActorRef<ProvidersMsg>,
         (leases, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        let mut state = State { clock, children: BTreeMap::new() };
-        for name in leases.names() {
+        let names: Vec<Arc<str>> = leases.names().cloned().collect();
+        let mut state = State { clock, leases, children: BTreeMap::new() };
+        for name in &names {
             state.children.insert(Arc::clone(name), Child::default());
             state.start(&me, name).await;
         }
@@ -127,7 +129,8 @@ impl State {
     /// Starts a child; one that does not start has died.
     async fn start(&mut self, me: &ActorRef<ProvidersMsg>, name: &Arc<str>) {
         loop {
-            match Actor::spawn_linked(None, Provider, Arc::clone(name), me.get_cell()).await {
+            let arguments = (Arc::clone(name), Arc::clone(&self.leases));
+            match Actor::spawn_linked(None, Provider, arguments, me.get_cell()).await {
                 Ok((actor, _)) => {
                     if let Some(child) = self.children.get_mut(name) {
                         child.actor = Some(actor);

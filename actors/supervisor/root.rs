@@ -113,7 +113,7 @@ impl Actor for Root {
             persistence: persistence.clone(),
             providers: Arc::default(),
             executor: Arc::default(),
-            leases: Arc::new(Leases::new(parts.providers)),
+            leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
             tools: Arc::new(Tools::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::new(Hub::default()),
             clock: parts.clock,

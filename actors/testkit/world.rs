@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     Defaults, World,
-    model::{CallId, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
+    model::{BreakerPolicy, CallId, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
     port::{ArtifactName, Artifacts, Invocation, Journal, Progress, Shelf, Tool},
     testkit::{MemoryArtifacts, ScriptedProvider, VirtualClock},
 };
@@ -18,6 +18,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
         clock: Arc::new(VirtualClock::new(1)),
         boot: "boot-1".into(),
         providers: vec![("test".into(), Arc::new(provider), 1_000)],
+        breakers: BreakerPolicy::default(),
         tools,
         tool_calls: 1_000,
         submissions: 100_000,

@@ -1,19 +1,19 @@
-//! What the model's answers and failures mean.
+//! What the model's answers mean.
 
 use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Answer, Attempt, Body, CallAdmitted, CallId, Cause, EffectClass, Ended, Failure,
-        FailureClass, Flaw, LateSettled, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Outcome,
+        Amounts, Answer, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, LateSettled, ModelAnswered,
+        ModelRef, ModelStarted,
     },
-    policy::falls_back,
     turn::{
         Plan,
+        asking::{Asked, Asking},
         draft::Draft,
         ladder::Verdict,
         limits,
-        run::{Asked, Asking, Step},
+        run::Step,
     },
 };
 
@@ -45,7 +45,7 @@ impl Draft {
     }
 
     /// Whether this is the attempt under way.
-    fn is_asked(&self, call: CallId, attempt: Attempt) -> bool {
+    pub(super) fn is_asked(&self, call: CallId, attempt: Attempt) -> bool {
         self.run().and_then(super::run::Run::asking).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
 
@@ -104,74 +104,9 @@ impl Draft {
             }
         }
     }
-
-    /// The attempt failed: the next one, at the same provider or at the one behind it, or the end of the run.
-    pub(super) fn model_failed(&mut self, call: CallId, attempt: Attempt, failure: &Failure) {
-        if !self.is_asked(call, attempt) {
-            return;
-        }
-        let (since, times) = match self.run().map(|run| &run.step) {
-            Some(Step::Asking(asking)) => (asking.since, asking.failed_as(&failure.class) + 1),
-            Some(Step::Acting(_) | Step::Said(_)) | None => (None, 1),
-        };
-        let spent_ms = since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
-        let policy = self.run().map(|run| run.spec.limits.retry).unwrap_or_default();
-        let pause = policy.pause((call, attempt), failure, times, spent_ms);
-        let behind = self.run().map(|run| run.link() + 1).filter(|link| self.has_link(*link));
-        let fallback = behind.filter(|_| pause.is_none() && falls_back(&failure.class));
-        let pause = pause.or(fallback.map(|_| 0));
-        let retry_at = pause.map(|ms| self.now.at.plus_ms(ms));
-        self.push(Body::ModelFailed(ModelFailed {
-            call,
-            attempt,
-            failure: failure.clone(),
-            retry_at,
-            fallback,
-        }));
-        if retry_at.is_none() {
-            self.end_run(failed(failure));
-        }
-    }
-
-    fn has_link(&self, link: usize) -> bool {
-        self.run().is_some_and(|run| link < run.spec.chain.len())
-    }
-
-    /// Nobody can be asked at all.
-    pub(super) fn model_unavailable(&mut self, call: CallId, attempt: Attempt, failure: &Failure) {
-        let wanted = self.run().is_some_and(|run| {
-            run.model_call() == call && matches!(&run.step, Step::Asking(asking) if asking.attempt == attempt)
-        });
-        if wanted {
-            self.end_run(failed(failure));
-        }
-    }
 }
 
 /// Whether two calls are the same one and must not be made twice.
 fn is_made_once(one: &Plan, other: &Plan) -> bool {
     matches!(one, Plan::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
-}
-
-fn failed(failure: &Failure) -> Ended {
-    let outcome = match failure.class {
-        FailureClass::ContentRefused => Outcome::Refused,
-        FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { .. }
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => Outcome::Failed,
-    };
-    Ended::because(outcome, Cause::Provider { failure: failure.clone() })
 }

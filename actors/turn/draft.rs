@@ -6,12 +6,13 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, CallEnd, CallEnded, CallId, CallLost, CallStarted, CallStatus, Cause, EffectClass, Ended,
-        Failure, FailureClass, Incarnation, Ledger, ModelFailed, ModelRef, NoAllowance, Now, Outcome, Record,
+        Failure, FailureClass, Incarnation, Ledger, ModelFailed, NoAllowance, Now, Outcome, Record,
         RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason, Usage,
     },
+    policy::Candidate,
     port::Index,
     turn::{
-        Effect, Input, Turn, Want,
+        Effect, Input, Outlook, Turn, Want,
         run::{Call, CallState, Phase, Run, Step},
     },
 };
@@ -78,10 +79,12 @@ impl Draft {
                 })));
             }
             Input::Leased { call, attempt, model } => self.ask(*call, *attempt, model),
-            Input::NoLease { call, attempt, failure } => self.model_unavailable(*call, *attempt, failure),
+            Input::NoLease { call, attempt, skipped } => self.no_lease((*call, *attempt), skipped),
             Input::Permitted { call, attempt } => self.start(*call, *attempt),
             Input::Answered { started, answer, plans } => self.answered(started, answer, plans),
-            Input::ModelFailed { call, attempt, failure } => self.model_failed(*call, *attempt, failure),
+            Input::ModelFailed { call, attempt, failure, outlook } => {
+                self.model_failed((*call, *attempt), failure, outlook);
+            }
             Input::ToolEnded { call, attempt, end } => {
                 if self.is_started(*call, *attempt) {
                     self.end_call(*call, *attempt, end.clone());
@@ -90,7 +93,7 @@ impl Draft {
             Input::Lost { call, attempt } if call.n == 0 => {
                 let failure =
                     Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
-                self.model_failed(*call, *attempt, &failure);
+                self.model_failed((*call, *attempt), &failure, &Outlook::default());
             }
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
             Input::Stop { run, reason } => self.stop(*run, *reason),
@@ -169,9 +172,9 @@ impl Draft {
         )
     }
 
-    /// The models that the run under way may ask now.
-    pub(crate) fn chain(&self) -> Option<&[ModelRef]> {
-        self.turn.chain()
+    /// The models that the call under way may still ask.
+    pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
+        self.turn.candidates()
     }
 
     /// Whether the run under way may start anything.
@@ -200,6 +203,7 @@ impl Draft {
             | Body::RunEnded(_)
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
             | Body::CallEnded(_)

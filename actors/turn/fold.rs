@@ -6,14 +6,16 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, AssistantMessage, Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass,
-        LateSettled, ModelAnswered, ModelFailed, ModelStarted, Now, Record, RunAccepted, RunEnded, Usage,
+        LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now, Record, RunAccepted,
+        RunEnded, Usage,
     },
     policy::{Billing, billing, fit_name},
     turn::{
         Head, Prefix, Turn,
+        asking::{Asked, Asking, Patience, Pause},
         history::CallResult,
         ladder::Ladder,
-        run::{Acting, Asked, Asking, Call, CallState, Pause, Phase, Queued, Run, Step},
+        run::{Acting, Call, CallState, Phase, Queued, Run, Step},
         steer::fenced,
     },
 };
@@ -55,6 +57,7 @@ impl Turn {
             }
             Body::ModelAnswered(answered) => self.answered(answered),
             Body::ModelFailed(failed) => self.failed(failed, now),
+            Body::ModelWaiting(waiting) => self.waits(waiting, now),
             Body::LateSettled(late) => self.late(late),
             Body::CallAdmitted(admitted) => self.admitted(admitted),
             Body::CallStarted(started) => self.started(started, now),
@@ -156,18 +159,24 @@ impl Turn {
             (Asked::Started(started), Billing::Everything) => started.reserved.tokens.unwrap_or(0),
             (Asked::Started(_) | Asked::Wanted(_), _) => 0,
         };
-        match asking.failures.iter_mut().find(|(name, _)| *name == class.name()) {
-            Some((_, times)) => *times += 1,
-            None => asking.failures.push((class.name(), 1)),
-        }
-        if let Some(link) = failed.fallback {
-            asking.link = link;
-            asking.failures.clear();
+        if let Some(model) = asking.started().map(|started| started.model.clone()) {
+            let patience = if failed.fallback.is_some() { Patience::Spent } else { Patience::Left };
+            asking.note(model, &failed.failure, patience);
         }
         asking.attempt = failed.attempt + 1;
         let uncounted = class.reset_is_known().then_some(now.active_ms);
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
         self.spend(spent);
+    }
+
+    fn waits(&mut self, waiting: &ModelWaiting, now: Now) {
+        if let Phase::Running(run) = &mut self.phase {
+            run.end_pause(now);
+        }
+        if let Some(asking) = self.asked(waiting.call) {
+            let pause = Pause { from: now.at, until: waiting.until, uncounted: Some(now.active_ms) };
+            asking.state = Asked::Wanted(Some(pause));
+        }
     }
 
     /// Until now all that was reserved counted as spent.
@@ -261,18 +270,4 @@ fn named(answer: &Arc<AssistantMessage>, results: &[CallResult]) -> Arc<Assistan
         call.name = result.tool.to_string();
     }
     Arc::new(named)
-}
-
-impl Asking {
-    /// A call that nobody has made yet, and the link it begins with.
-    const fn first(link: usize) -> Self {
-        Self {
-            attempt: 1,
-            is_repeated: false,
-            since: None,
-            link,
-            failures: Vec::new(),
-            state: Asked::Wanted(None),
-        }
-    }
 }

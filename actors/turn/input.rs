@@ -3,8 +3,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Image, Incarnation, ModelRef, ModelStarted,
-        NoAllowance, Past, RunId, RunSpec, StopReason, Timestamp,
+        NoAllowance, NotAnswered, Past, RunId, RunSpec, StopReason, Timestamp,
     },
+    policy::{Otherwise, Standing},
     port::Intent,
 };
 
@@ -26,14 +27,14 @@ pub(crate) enum Input {
     },
     /// A lease that was wanted is there.
     Leased { call: CallId, attempt: Attempt, model: ModelRef },
-    /// No lease will come: every link of the chain is out of the question.
-    NoLease { call: CallId, attempt: Attempt, failure: Failure },
+    /// No lease will come before a time that a provider has named, if ever.
+    NoLease { call: CallId, attempt: Attempt, skipped: Arc<[NotAnswered]> },
     /// A permit that was wanted is there.
     Permitted { call: CallId, attempt: Attempt },
     /// The model answered what was started so; `plans` has one entry for each call of the answer.
     Answered { started: Arc<ModelStarted>, answer: Arc<Answer>, plans: Arc<[Plan]> },
     /// An attempt of a model call failed.
-    ModelFailed { call: CallId, attempt: Attempt, failure: Failure },
+    ModelFailed { call: CallId, attempt: Attempt, failure: Failure, outlook: Outlook },
     /// A tool call ended.
     ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
     /// The task of a call ended without a word.
@@ -46,6 +47,15 @@ pub(crate) enum Input {
     Woke,
     /// What was decided did not fit the budget: decide again without it.
     Refused(NoAllowance),
+}
+
+/// What the gates say when an attempt has failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Outlook {
+    /// How each link of the chain stands; one that is not here is not known to be closed.
+    pub(crate) links: Vec<Standing>,
+    /// Whether the model that failed can be asked in another way.
+    pub(crate) otherwise: Otherwise,
 }
 
 /// What the executor says of a call that the model asks for.

@@ -163,7 +163,9 @@ impl Run {
 
     /// The link behind the one that is asked, if there is one.
     fn behind(&self) -> Option<usize> {
-        Some(self.link() + 1).filter(|link| *link < self.spec.chain.len())
+        let asked = &self.asking()?.model;
+        let at = self.spec.chain.iter().position(|link| link == asked)?;
+        Some(at + 1).filter(|link| *link < self.spec.chain.len())
     }
 }
 

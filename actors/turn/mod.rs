@@ -4,7 +4,9 @@
 //! of its records, so recovery is no separate path: after a crash the same records give the same `due`.
 
 mod answer;
+mod asking;
 mod draft;
+mod failing;
 mod fold;
 mod history;
 mod input;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 
 pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
-pub(crate) use input::{Effect, Fault, Input, Plan, Want};
+pub(crate) use input::{Effect, Fault, Input, Outlook, Plan, Want};
 pub(crate) use ladder::Postscript;
 pub(crate) use recovery::{Dormant, Standing};
 pub(crate) use repair::repair;
@@ -33,6 +35,7 @@ use crate::{
         CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange, Record, RunId,
         RunSpec, Seq, SessionId,
     },
+    policy::Candidate,
     turn::{
         history::History,
         run::{Phase, Step},
@@ -127,11 +130,12 @@ impl Turn {
         matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())
     }
 
-    /// The models that the run under way may ask now: those before them could not answer this call.
-    pub(crate) fn chain(&self) -> Option<&[ModelRef]> {
-        match &self.phase {
-            Phase::Idle => None,
-            Phase::Running(run) => run.spec.chain.get(run.link()..),
+    /// The models that the call under way may still ask, in the chain's order; `None` if there is none under way.
+    pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
+        let Phase::Running(run) = &self.phase else { return None };
+        match &run.step {
+            Step::Asking(asking) => Some(asking.candidates(&run.spec.chain)),
+            Step::Acting(_) | Step::Said(_) => None,
         }
     }
 

@@ -12,9 +12,10 @@ use crate::{
         RunId, SessionId, SessionRevived, Timestamp,
     },
     turn::{
-        Input, Turn,
+        Input, Outlook, Turn,
+        asking::{Asked, Asking},
         draft::Draft,
-        run::{Asked, Asking, Call, CallState, Phase, Step},
+        run::{Call, CallState, Phase, Step},
     },
 };
 
@@ -91,7 +92,7 @@ impl Draft {
             let (call, attempt) = (started.call, started.attempt);
             let failure =
                 Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            return self.model_failed(call, attempt, &failure);
+            return self.model_failed((call, attempt), &failure, &Outlook::default());
         }
         let open: Vec<(CallId, CallState)> =
             run.calls().iter().map(|call| (call.id, call.state.clone())).collect();

@@ -45,6 +45,7 @@ impl Draft {
             Body::CallLost(lost) => spend_call(ledger, lost.call.run.into()),
             Body::CallEnded(_)
             | Body::CallAdmitted(_)
+            | Body::ModelWaiting(_)
             | Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
@@ -83,6 +84,7 @@ impl Draft {
             | Body::ModelStarted(_)
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended,
-        FailureClass, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
-    turn::{input::Effect, ladder::Ladder},
+    turn::{
+        asking::{Asked, Asking, Pause},
+        input::Effect,
+        ladder::Ladder,
+    },
 };
 
 /// A run that was accepted and has not begun.
@@ -57,62 +61,6 @@ pub(super) enum Step {
     Acting(Acting),
     /// The model has said its last word; only the outcome is missing.
     Said(Arc<AssistantMessage>),
-}
-
-/// A model call: all its attempts.
-#[derive(Debug, Clone)]
-pub(super) struct Asking {
-    /// The attempt that is wanted or under way, from 1.
-    pub(super) attempt: Attempt,
-    /// Whether an earlier call has shown this very view: its answer was discarded.
-    pub(super) is_repeated: bool,
-    /// When the first attempt started, on the session's active clock.
-    pub(super) since: Option<u64>,
-    /// The link of the chain that is asked, from 0. The next call begins with the first again, unless that one's answers
-    /// were not taken.
-    pub(super) link: usize,
-    /// How many attempts at this link have failed in which way.
-    pub(super) failures: Vec<(&'static str, u32)>,
-    pub(super) state: Asked,
-}
-
-/// The state of a model call's attempt.
-#[derive(Debug, Clone)]
-pub(super) enum Asked {
-    /// It needs a lease; after the pause, if there is one.
-    Wanted(Option<Pause>),
-    /// It is started, by the record.
-    Started(Arc<ModelStarted>),
-}
-
-impl Asking {
-    /// How many attempts have failed in this way.
-    pub(super) fn failed_as(&self, class: &FailureClass) -> u32 {
-        self.failures.iter().find(|(name, _)| *name == class.name()).map_or(0, |(_, times)| *times)
-    }
-}
-
-/// A pause between attempts, on the wall clock, so that a crash does not begin it anew.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pause {
-    pub(super) from: Timestamp,
-    pub(super) until: Timestamp,
-    /// When it began on the session's active clock, if the provider said when it ends: it does not count for the
-    /// limits of time.
-    pub(super) uncounted: Option<u64>,
-}
-
-impl Pause {
-    /// Whether it is over. A clock that was set back does not stretch it.
-    pub(super) fn is_over(self, now: Timestamp) -> bool {
-        now >= self.until || now < self.from
-    }
-
-    /// How much of the active time it has not counted for, up to now.
-    pub(super) fn uncounted_ms(self, now: Now) -> u64 {
-        let length = self.until.ms_since(self.from);
-        self.uncounted.map_or(0, |since| now.active_ms.saturating_sub(since).min(length))
-    }
 }
 
 /// An answer and its calls, as many as the answer has.
@@ -175,19 +123,11 @@ impl Run {
         }
     }
 
-    /// The link of the chain that is asked.
-    pub(super) const fn link(&self) -> usize {
-        match &self.step {
-            Step::Asking(asking) => asking.link,
-            Step::Acting(_) | Step::Said(_) => 0,
-        }
-    }
-
     /// The started model call.
     pub(super) const fn asking(&self) -> Option<&Arc<ModelStarted>> {
         match &self.step {
-            Step::Asking(Asking { state: Asked::Started(started), .. }) => Some(started),
-            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => None,
+            Step::Asking(asking) => asking.started(),
+            Step::Acting(_) | Step::Said(_) => None,
         }
     }
 
@@ -232,14 +172,17 @@ impl Run {
     /// The pause before the next attempt of the model call.
     const fn pause(&self) -> Option<Pause> {
         match &self.step {
-            Step::Asking(Asking { state: Asked::Wanted(pause), .. }) => *pause,
-            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => None,
+            Step::Asking(asking) => asking.pause(),
+            Step::Acting(_) | Step::Said(_) => None,
         }
     }
 
-    /// Ends the pause: an attempt starts.
+    /// Ends the pause: an attempt starts, or another pause.
     pub(super) fn end_pause(&mut self, now: Now) {
-        self.uncounted_ms += self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        self.uncounted_ms += match &mut self.step {
+            Step::Asking(asking) => asking.end_pause(now),
+            Step::Acting(_) | Step::Said(_) => 0,
+        };
     }
 
     /// Whether time stands still for the limits.

@@ -11,8 +11,9 @@ use crate::{
     model::{Body, CallEnd, CallId, CallStatus, Ended, MessageSteered, Outcome, RunAccepted, RunId, RunSpec},
     turn::{
         Turn,
+        asking::Asking,
         draft::Draft,
-        run::{Asking, CallState, Phase, Step},
+        run::{CallState, Phase, Step},
     },
 };
 

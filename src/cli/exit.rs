@@ -60,7 +60,7 @@ impl From<&Ended> for Exit {
     fn from(ended: &Ended) -> Self {
         match (ended.outcome, &ended.cause) {
             (Outcome::Completed, _) => Self::Ok,
-            (Outcome::Failed, Some(Cause::Provider { failure })) => of_failure(&failure.class),
+            (Outcome::Failed, Some(Cause::Provider { failure, .. })) => of_failure(&failure.class),
             (Outcome::Failed, Some(Cause::CrashLoop { .. })) => Self::Internal,
             (Outcome::Failed, Some(Cause::Quarantined { .. })) => Self::Store,
             (Outcome::Stopped, Some(Cause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
@@ -224,9 +224,9 @@ mod tests {
     fn a_cause_can_say_more() {
         let because = |outcome, cause| Ended::because(outcome, cause);
         let auth = CallFailure::new(FailureClass::Auth, "401");
-        check(&because(Outcome::Failed, Cause::Provider { failure: auth.clone() }), 69);
-        check(&because(Outcome::Refused, Cause::Provider { failure: auth }), 5);
-        let failed = |class| Cause::Provider { failure: CallFailure::new(class, "x") };
+        check(&because(Outcome::Failed, Cause::provider(auth.clone())), 69);
+        check(&because(Outcome::Refused, Cause::provider(auth)), 5);
+        let failed = |class| Cause::provider(CallFailure::new(class, "x"));
         check(&because(Outcome::Failed, failed(FailureClass::InvalidRequest)), 1);
         check(&because(Outcome::Failed, failed(FailureClass::Lost)), 70);
         check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);

@@ -5,7 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use hermod_actors::{
     Visible,
     model::{
-        Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, Record, RunId,
+        Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, ModelWaiting,
+        Record, RunId,
     },
 };
 
@@ -50,6 +51,7 @@ impl Progress {
             | Body::RunEnded(_)
             | Body::ModelStarted(_)
             | Body::ModelAnswered(_)
+            | Body::ModelWaiting(_)
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
@@ -75,6 +77,7 @@ impl Progress {
             }
             Body::ModelAnswered(answered) => Some(self.answered(answered, now)),
             Body::ModelFailed(failed) => Some(failure(failed, record)),
+            Body::ModelWaiting(waiting) => Some(waits(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
             Body::CallLost(lost) => Some(format!("{} lost, is started again", self.tool(lost.call))),
@@ -165,6 +168,12 @@ fn failure(failed: &ModelFailed, record: &Record) -> String {
     };
     let failure = shown(&failed.failure.to_string(), MESSAGE);
     format!("model {}   attempt {} failed: {failure}{next}", failed.call.iteration, failed.attempt)
+}
+
+fn waits(waiting: &ModelWaiting, record: &Record) -> String {
+    let skipped: Vec<String> = waiting.skipped.iter().map(|link| shown(&link.to_string(), MESSAGE)).collect();
+    let wait = seconds(waiting.until.ms_since(record.at));
+    format!("model {}   waits {wait}: {}", waiting.call.iteration, skipped.join("; "))
 }
 
 fn again(attempt: u32) -> String {

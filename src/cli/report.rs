@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn another_run_has_a_cause_and_no_answer() {
         let failure = CallFailure::new(FailureClass::Auth, "no");
-        let shown = result(&sample(Ended::because(Outcome::Failed, Cause::Provider { failure })));
+        let shown = result(&sample(Ended::because(Outcome::Failed, Cause::provider(failure))));
         assert_eq!((&shown["outcome"], &shown["cause"]), (&json!("failed"), &json!("provider")));
         assert_eq!(shown["failure"], json!({ "class": "auth", "message": "no" }));
         assert_eq!((&shown["answer"], &shown["partial"]), (&Value::Null, &json!("said")));

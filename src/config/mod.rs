@@ -16,8 +16,8 @@ pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Config, Ollama, ProviderDefaults, ProviderSection, Retry, Shell,
-    Store, Tools,
+    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Ollama, ProviderDefaults, ProviderSection,
+    Retry, Shell, Store, Tools,
 };
 pub use values::{
     Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName,

@@ -30,6 +30,8 @@ pub struct Config {
     pub provider_defaults: ProviderDefaults,
     /// When failed model calls are tried again.
     pub retry: Retry,
+    /// For how long a model that fails is not asked.
+    pub breaker: Breaker,
     /// The tools.
     pub tools: Tools,
     /// The store.
@@ -170,11 +172,35 @@ pub struct Retry {
     pub deadline: Wait,
     /// Whether a refusal asks the next model.
     pub fallback_on_refusal: Switch,
-    /// Attempts by what failed.
+    /// Attempts by what failed, with no other model to ask.
     pub attempts: Attempts,
+    /// Likewise, with another one.
+    pub fallback_after: Attempts,
+    /// A longer wait that a provider asks for sends the call to the next model.
+    pub short_wait: Wait,
+    /// How long a call waits for known resets, with no other model to ask.
+    pub wait_for_reset_max: Wait,
 }
 
-/// `retry.attempts`, by class of failure.
+/// `breaker`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breaker {
+    /// Failures in a row that open it.
+    pub threshold: Count,
+    /// How long it is open the first time.
+    pub first_cooldown: Wait,
+    /// The second time in a row.
+    pub second_cooldown: Wait,
+    /// Every further time.
+    pub longest_cooldown: Wait,
+    /// After the account was used up.
+    pub quota_cooldown: Wait,
+    /// After the provider did not know the model.
+    pub not_found_cooldown: Wait,
+}
+
+/// `retry.attempts` and `retry.fallback_after`, by class of failure.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempts {

@@ -190,6 +190,7 @@ impl Reader {
                 | Body::RunEnded(_)
                 | Body::ModelStarted(_)
                 | Body::ModelFailed(_)
+                | Body::ModelWaiting(_)
                 | Body::CallAdmitted(_)
                 | Body::CallStarted(_)
                 | Body::CallEnded(_)

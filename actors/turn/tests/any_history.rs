@@ -9,7 +9,8 @@ use super::{Driver, letters};
 use crate::{
     model::{
         AssistantMessage, Body, CallEnd, CallId, CallStatus, EffectClass, Failure, FailureClass, Finish,
-        Limits, Message, Outcome, Past, RetryPolicy, SessionId, StopReason, ToolCall,
+        Limits, Message, NotAnswered, Outcome, Past, RetryPolicy, SessionId, StopReason, Timestamp, ToolCall,
+        WhyNot,
     },
     turn::{
         Cursor, Dormant, Effect, Fault, Input, Plan,
@@ -61,8 +62,11 @@ fn happen(driver: &mut Driver, (runs, said): (&mut u128, &mut u128), what: u8, h
 fn serve(driver: &mut Driver, effect: Effect, how: u8) {
     match effect {
         Effect::Seek { call, attempt } if call.n == 0 && how % 32 == 31 => {
-            let failure = Failure::new(FailureClass::ModelNotFound, "none");
-            driver.feed(&Input::NoLease { call, attempt, failure });
+            driver.feed(&Input::NoLease { call, attempt, skipped: skipped(driver, None) });
+        }
+        Effect::Seek { call, attempt } if call.n == 0 && how % 32 == 30 => {
+            let until = driver.now.at.plus_ms(u64::from(how) * 1_000);
+            driver.feed(&Input::NoLease { call, attempt, skipped: skipped(driver, Some(until)) });
         }
         Effect::Seek { call, attempt } if call.n == 0 => {
             driver.lease(call, attempt);
@@ -93,10 +97,23 @@ fn serve(driver: &mut Driver, effect: Effect, how: u8) {
     }
 }
 
+/// Every link of the chain is closed until then, or for ever.
+fn skipped(driver: &Driver, until: Option<Timestamp>) -> Arc<[NotAnswered]> {
+    let candidates = driver.turn.candidates().unwrap_or_default().into_iter();
+    let failure = Failure::new(FailureClass::ModelNotFound, "none");
+    let why = WhyNot::Skipped { until, failure };
+    candidates.map(|link| NotAnswered { model: link.model, why: why.clone() }).collect()
+}
+
 fn model_says(driver: &mut Driver, call: CallId, attempt: u32, how: u8) {
     let effect = EFFECTS[usize::from(how / 16) % EFFECTS.len()];
     let only_thought = || AssistantMessage { reasoning: format!("hm {how}"), ..AssistantMessage::default() };
     match how % 16 {
+        0 if how >= 224 => drop(driver.fail(FailureClass::Auth)),
+        0 if how >= 192 => {
+            let retry_after_ms = Some(u64::from(how) * 100);
+            drop(driver.fail(FailureClass::RateLimited { retry_after_ms, reset_at: None }));
+        }
         0 => drop(driver.fail(FailureClass::Overloaded)),
         1 => drop(driver.feed(&Input::Lost { call, attempt })),
         2 | 14 => drop(driver.answer_with("", 0, Finish::Stop, effect)),

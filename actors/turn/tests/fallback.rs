@@ -2,15 +2,18 @@
 
 use super::{Driver, check, model, tool};
 use crate::{
-    model::{CallEnd, EffectClass, FailureClass, Limits, Past},
-    turn::{Effect, Input},
+    model::{
+        Body, CallEnd, EffectClass, Failure, FailureClass, Limits, NotAnswered, Now, Past, Timestamp, WhyNot,
+    },
+    policy::Standing,
+    turn::{Effect, Input, Outlook},
 };
 
 #[test]
 fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
     let chain = |driver: &Driver| {
-        let links = driver.turn.chain().unwrap_or_default().iter();
-        links.map(ToString::to_string).collect::<Vec<_>>()
+        let links = driver.turn.candidates().unwrap_or_default().into_iter();
+        links.map(|link| link.model.to_string()).collect::<Vec<_>>()
     };
     let mut driver = Driver::new();
     driver.submit_to(&["p/m", "q/n"], 1, (Limits { max_tokens: 100, ..Limits::default() }, Past::default()));
@@ -47,4 +50,101 @@ fn what_is_wrong_with_the_request_asks_nobody_else() {
         driver.lease(model(1, 1), 1);
         assert_eq!(driver.fail(class), ["model.failed", "run.ended"]);
     }
+}
+
+/// What is recorded of a failure where the gates say this of a chain of three: the milliseconds until the next attempt,
+/// and the link of the chain if it is given up. `None` if the run ends.
+fn check_outlook(class: FailureClass, links: &[Standing], expect: Option<(u64, Option<usize>)>) {
+    let mut driver = Driver::new();
+    let limits = Limits { max_tokens: 100, ..Limits::default() };
+    driver.submit_to(&["p/m", "q/n", "r/o"], 1, (limits, Past::default()));
+    driver.lease(model(1, 1), 1);
+    let outlook = Outlook { links: links.to_vec(), ..Outlook::default() };
+    driver.fail_with(class.clone(), outlook);
+    let failed = driver.records.iter().find_map(|record| {
+        let Body::ModelFailed(failed) = &record.body else { return None };
+        Some(failed.clone())
+    });
+    let failed = failed.expect("it is recorded");
+    let found = failed.retry_at.map(|at| (at.ms_since(driver.now.at), failed.fallback));
+    assert_eq!(found, expect, "{class:?}, {links:?}");
+}
+
+#[test]
+fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
+    use Standing::{Absent, Free, Full, Probing};
+    let at = |ms| Timestamp(1_000_000).plus_ms(ms);
+    let (held, shut) = (Standing::Held(at(7_000)), Standing::Shut(at(60_000)));
+    let limited = |ms| FailureClass::RateLimited { retry_after_ms: Some(ms), reset_at: None };
+    check_outlook(limited(90_000), &[], Some((0, Some(1))));
+    check_outlook(limited(90_000), &[shut, Free, Free], Some((0, Some(1))));
+    check_outlook(limited(90_000), &[shut, shut, Full], Some((0, Some(2))));
+    check_outlook(limited(90_000), &[shut, held, Probing], Some((0, Some(2))));
+    check_outlook(limited(3_000), &[shut, Free, Free], Some((3_000, None)));
+    // Nobody can be asked: whoever can be first is waited for.
+    check_outlook(limited(90_000), &[shut, held, shut], Some((7_000, None)));
+    check_outlook(limited(90_000), &[shut, shut, shut], Some((60_000, None)));
+    check_outlook(limited(90_000), &[Standing::Shut(at(90_000)), Absent, Absent], Some((90_000, None)));
+    // With another credential it can be asked sooner.
+    check_outlook(limited(90_000), &[Standing::Shut(at(20_000)), shut, Absent], Some((20_000, None)));
+    // It is of no use to come back, and the others may answer later.
+    check_outlook(FailureClass::Auth, &[held, held, shut], Some((0, Some(1))));
+    check_outlook(FailureClass::Auth, &[held, Absent, shut], Some((0, Some(1))));
+    check_outlook(FailureClass::InvalidRequest, &[Free, Free, Free], None);
+}
+
+/// So long after a run began, nobody can be asked for a while, or ever; how the run ends, if it does.
+fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
+    let mut driver = Driver::new();
+    let limits = Limits { max_tokens: 100, timeout_ms: Some(10_000), ..Limits::default() };
+    driver.submit_to(&["p/m", "q/n"], 1, (limits, Past::default()));
+    let until = until.map(|ms| driver.now.at.plus_ms(ms));
+    let failure = Failure::new(FailureClass::ModelNotFound, "none");
+    let skipped = ["p/m", "q/n"].map(|link| NotAnswered {
+        model: link.parse().unwrap(),
+        why: WhyNot::Skipped { until, failure: failure.clone() },
+    });
+    let no_lease = Input::NoLease { call: model(1, 1), attempt: 1, skipped: skipped.into() };
+    let records = driver.feed(&no_lease);
+    if let Some(expect) = expect {
+        assert_eq!(records, ["run.ended"]);
+        let Some(Body::RunEnded(ended)) = driver.records.last().map(|record| &record.body) else { panic!() };
+        return assert_eq!(ended.ended.to_string(), expect);
+    }
+    assert_eq!(records, ["model.waiting"]);
+    let until = until.unwrap();
+    check(&driver, "u", &[Effect::WakeAt(until)]);
+    // A minute of it is over when the process dies; the next one waits for the rest.
+    driver.pass(60_000);
+    driver.crash();
+    check(&driver, "u", &[Effect::WakeAt(until)]);
+    driver.now = Now { at: until, active_ms: driver.now.active_ms + 60_000 };
+    assert_eq!(driver.feed(&Input::Woke), [""; 0], "waiting does not count for the timeout");
+    let due = driver.turn.due(driver.now);
+    assert_eq!(due[0], Effect::Seek { call: model(1, 1), attempt: 1 });
+    driver.lease(model(1, 1), 1);
+    driver.pass(9_999);
+    assert_eq!(driver.feed(&Input::Woke), [""; 0]);
+    driver.pass(1);
+    assert_eq!(driver.feed(&Input::Woke), ["run.stopping", "model.failed", "run.ended"]);
+}
+
+#[test]
+fn a_named_time_is_waited_for_unless_it_is_too_late() {
+    check_no_lease(
+        Some(90_000_000),
+        Some(
+            "failed (provider: model_not_found: none; \
+         skipped p/m (not asked until 1970-01-02T01:16:40Z: model_not_found: none); \
+         skipped q/n (not asked until 1970-01-02T01:16:40Z: model_not_found: none))",
+        ),
+    );
+    check_no_lease(
+        None,
+        Some(
+            "failed (provider: model_not_found: none; skipped p/m (model_not_found: none); \
+         skipped q/n (model_not_found: none))",
+        ),
+    );
+    check_no_lease(Some(21_600_000), None);
 }

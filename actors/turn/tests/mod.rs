@@ -13,10 +13,10 @@ use std::sync::Arc;
 use crate::{
     model::{
         Answer, AssistantMessage, CallId, Durable, EffectClass, Failure, FailureClass, Finish, Hash,
-        Incarnation, Limits, Message, ModelRef, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp,
-        ToolCall, Usage,
+        Incarnation, Limits, Message, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp, ToolCall,
+        Usage,
     },
-    turn::{Cursor, Dormant, Effect, Input, Plan, Turn},
+    turn::{Cursor, Dormant, Effect, Input, Outlook, Plan, Turn},
 };
 
 /// What the model would read, a letter for each message, and what is due.
@@ -112,8 +112,9 @@ impl Driver {
     }
 
     pub(super) fn lease(&mut self, call: CallId, attempt: u32) -> Vec<&'static str> {
-        let model = ModelRef { provider: "p".into(), model: "m".into() };
-        self.feed(&Input::Leased { call, attempt, model })
+        let candidates = self.turn.candidates().unwrap_or_default();
+        let Some(first) = candidates.first() else { return Vec::new() };
+        self.feed(&Input::Leased { call, attempt, model: first.model.clone() })
     }
 
     /// The model answers with so many calls, or with text if there are none.
@@ -180,9 +181,14 @@ impl Driver {
     }
 
     pub(super) fn fail(&mut self, class: FailureClass) -> Vec<&'static str> {
+        self.fail_with(class, Outlook::default())
+    }
+
+    /// Likewise, where the gates say this of the chain.
+    pub(super) fn fail_with(&mut self, class: FailureClass, outlook: Outlook) -> Vec<&'static str> {
         let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
         let (call, attempt) = (started.call, started.attempt);
-        self.feed(&Input::ModelFailed { call, attempt, failure: Failure::new(class, "x") })
+        self.feed(&Input::ModelFailed { call, attempt, failure: Failure::new(class, "x"), outlook })
     }
 
     /// The message of the view that has a text in it: its letter and how often the text stands in it.

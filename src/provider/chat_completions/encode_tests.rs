@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, Opaque, Origin, RunId,
-        SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
+        Artifact, AssistantMessage, CallId, Content, CredentialId, Image, ImageFormat, Message, Opaque,
+        Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
     },
     port::{Encoder as _, ModelRequest, Segments},
 };
@@ -134,6 +134,7 @@ fn request() -> ModelRequest {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
         model: "m".into(),
+        credential: CredentialId::default(),
         max_tokens: 7,
         thinking: None,
         head: encoder().head("", &[]),

@@ -1,0 +1,302 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    model::{
+        BreakerPolicy, BreakerState, CredentialId, Failure, PoolStrategy, RateInfo, RateLimits, Timestamp,
+    },
+    policy::{
+        breaker::{Breaker, Cooldown, Gauge, Pass, is_of_endpoint, says_something},
+        limiter::{Limiter, Place},
+        pool::pick,
+    },
+};
+
+/// Who may ask which model of one provider, and with which credential. There is a breaker for the endpoint as a whole, for
+/// which only connections count, and one for each model with each credential, so that a model's failures are held against
+/// that model alone; and a limiter for each credential, whatever the model and the session.
+#[derive(Debug)]
+pub(crate) struct Admissions {
+    policy: BreakerPolicy,
+    strategy: PoolStrategy,
+    endpoint: Breaker,
+    models: BTreeMap<Arc<str>, Vec<Breaker>>,
+    /// Of each credential.
+    limiters: Vec<Limiter>,
+    /// Attempts under way with each credential.
+    used: Vec<u32>,
+    last: Option<usize>,
+}
+
+/// Leave to ask a model with a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// Which one.
+    pub(crate) credential: CredentialId,
+    endpoint: Pass,
+    model: Pass,
+    place: Place,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End<'a> {
+    /// With an answer that has cost so many tokens, if that is known.
+    Answered(Option<u64>),
+    /// So.
+    Failed(&'a Failure),
+    /// Without a word.
+    Dropped,
+}
+
+/// What is known of a model with a credential.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) model: Arc<str>,
+    pub(crate) credential: CredentialId,
+    pub(crate) state: BreakerState,
+    pub(crate) last: Option<Failure>,
+}
+
+impl Admissions {
+    /// All breakers closed, with so many credentials (one at least) that have these limits each.
+    pub(crate) fn new(
+        policy: BreakerPolicy,
+        (strategy, credentials): (PoolStrategy, usize),
+        limits: RateLimits,
+    ) -> Self {
+        let credentials = credentials.max(1);
+        Self {
+            policy,
+            strategy,
+            endpoint: Breaker::default(),
+            models: BTreeMap::new(),
+            limiters: std::iter::repeat_with(|| Limiter::new(limits)).take(credentials).collect(),
+            used: vec![0; credentials],
+            last: None,
+        }
+    }
+
+    /// Whether somebody may ask the model now, with whichever credential.
+    pub(crate) fn gauge(&self, model: &str, now: Timestamp) -> Gauge {
+        self.gauge_without(model, now, None)
+    }
+
+    /// Likewise, but with another credential than this.
+    pub(crate) fn gauge_without(&self, model: &str, now: Timestamp, not: Option<CredentialId>) -> Gauge {
+        let endpoint = self.endpoint.gauge(now);
+        if endpoint != Gauge::Free {
+            return endpoint;
+        }
+        let of_one = |at: usize| {
+            let breaker =
+                self.models.get(model).map_or(Gauge::Free, |breakers: &Vec<Breaker>| breakers[at].gauge(now));
+            match (breaker, self.limiters[at].ready_at(now)) {
+                (Gauge::Free, Some(until)) => Gauge::Until(until, Cooldown::Pace),
+                (gauge, _) => gauge,
+            }
+        };
+        let gauges = (0..self.used.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
+        let best = gauges.min_by_key(|gauge| match gauge {
+            Gauge::Free => (0, Timestamp::default()),
+            Gauge::Probing => (1, Timestamp::default()),
+            Gauge::Until(until, _) => (2, *until),
+        });
+        best.unwrap_or(Gauge::Until(Timestamp(i64::MAX), Cooldown::Guessed))
+    }
+
+    /// Lets somebody ask the model, with the credential that is to be used next.
+    pub(crate) fn pass(&mut self, model: &Arc<str>, now: Timestamp) -> Ticket {
+        let (count, used, limiters) = (self.used.len(), &self.used, &self.limiters);
+        let breakers = self
+            .models
+            .entry(Arc::clone(model))
+            .or_insert_with(|| std::iter::repeat_with(Breaker::default).take(count).collect());
+        let seats = |lets: &dyn Fn(Gauge) -> bool| -> Vec<Option<u32>> {
+            breakers
+                .iter()
+                .zip(used)
+                .map(|(breaker, used)| lets(breaker.gauge(now)).then_some(*used))
+                .collect()
+        };
+        let mut free = seats(&|gauge| gauge == Gauge::Free);
+        for (seat, limiter) in free.iter_mut().zip(limiters) {
+            *seat = seat.filter(|_| limiter.ready_at(now).is_none());
+        }
+        let free = pick(self.strategy, &free, self.last);
+        // Whoever comes although none is free insists on what is only a guess.
+        let guessed = |gauge| matches!(gauge, Gauge::Until(_, Cooldown::Guessed));
+        let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last)).unwrap_or(0);
+        self.last = Some(at);
+        self.used[at] += 1;
+        let (endpoint, model) = (self.endpoint.pass(now), breakers[at].pass(now));
+        Ticket { credential: CredentialId(at), endpoint, model, place: self.limiters[at].take(now) }
+    }
+
+    /// An attempt begins to be answered. Says whether others can be let through who could not be before.
+    pub(crate) fn answering(&mut self, model: &str, ticket: Ticket) -> bool {
+        let at = ticket.credential.0;
+        let of_model = self.models.get_mut(model).is_some_and(|breakers| breakers[at].answered(ticket.model));
+        self.endpoint.answered(ticket.endpoint) | of_model
+    }
+
+    /// An attempt has ended. Says whether others can be let through who could not be before.
+    pub(crate) fn end(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+        let at = ticket.credential.0;
+        self.used[at] = self.used[at].saturating_sub(1);
+        match end {
+            End::Answered(Some(tokens)) => self.limiters[at].settle(ticket.place, tokens),
+            End::Failed(failure) if says_something(&failure.class) => {
+                self.limiters[at].settle(ticket.place, 0);
+            }
+            // What it has cost is not known: as much as the others.
+            End::Answered(None) | End::Failed(_) | End::Dropped => {}
+        }
+        let Some(of_model) = self.models.get_mut(model).map(|breakers| &mut breakers[at]) else {
+            return false;
+        };
+        match end {
+            End::Answered(_) => self.endpoint.answered(ticket.endpoint) | of_model.answered(ticket.model),
+            End::Failed(failure) if is_of_endpoint(&failure.class) => {
+                self.endpoint.failed(ticket.endpoint, failure, now, &self.policy);
+                of_model.return_pass(ticket.model)
+            }
+            End::Failed(failure) if says_something(&failure.class) => {
+                of_model.failed(ticket.model, failure, now, &self.policy);
+                // Somebody was there to say no.
+                self.endpoint.answered(ticket.endpoint) | (of_model.gauge(now) == Gauge::Free)
+            }
+            End::Failed(_) | End::Dropped => {
+                self.endpoint.return_pass(ticket.endpoint) | of_model.return_pass(ticket.model)
+            }
+        }
+    }
+
+    /// The provider has said what is left of the account's limits. Says whether others can be let through who could not be
+    /// before.
+    pub(crate) fn learn(&mut self, ticket: Ticket, (info, now): (RateInfo, Timestamp)) -> bool {
+        let limiter = &mut self.limiters[ticket.credential.0];
+        let was_closed = limiter.ready_at(now).is_some();
+        limiter.learn(ticket.place, info);
+        was_closed && limiter.ready_at(now).is_none()
+    }
+
+    /// Why the model is not asked now, as far as is known.
+    pub(crate) fn last_failure(&self, model: &str, now: Timestamp) -> Option<&Failure> {
+        if self.endpoint.gauge(now) != Gauge::Free {
+            return self.endpoint.last();
+        }
+        self.models.get(model)?.iter().find_map(Breaker::last)
+    }
+
+    /// Forgets every failure.
+    pub(crate) fn reset(&mut self) {
+        self.endpoint.reset();
+        self.models.values_mut().flatten().for_each(Breaker::reset);
+    }
+
+    /// The endpoint's own state, and that of each model with each credential that was ever asked.
+    pub(crate) fn known(&self, now: Timestamp) -> (BreakerState, Vec<Known>) {
+        let known = |(model, breakers): (&Arc<str>, &Vec<Breaker>)| {
+            let one = |(at, breaker): (usize, &Breaker)| Known {
+                model: Arc::clone(model),
+                credential: CredentialId(at),
+                state: breaker.state(now),
+                last: breaker.last().cloned(),
+            };
+            breakers.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        (self.endpoint.state(now), self.models.iter().flat_map(known).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Deadline, FailureClass};
+
+    const SLOW_DOWN: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
+
+    fn fail(admissions: &mut Admissions, model: &str, class: FailureClass) -> CredentialId {
+        let (model, now): (Arc<str>, _) = (model.into(), Timestamp(0));
+        let ticket = admissions.pass(&model, now);
+        admissions.end(&model, ticket, (End::Failed(&Failure::new(class, "x")), now));
+        ticket.credential
+    }
+
+    /// After these failures of `a`, whether it and another model of the same provider can be asked.
+    fn check(classes: &[FailureClass], a: bool, b: bool) {
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
+        for class in classes {
+            fail(&mut admissions, "a", class.clone());
+        }
+        let free = |model| admissions.gauge(model, Timestamp(0)) == Gauge::Free;
+        assert_eq!((free("a"), free("b")), (a, b), "{classes:?}");
+    }
+
+    #[test]
+    fn a_failure_is_held_against_what_failed() {
+        check(&[SLOW_DOWN], false, true);
+        check(&[FailureClass::ModelNotFound], false, true);
+        check(&[FailureClass::Auth], false, true);
+        check(&[const { FailureClass::Server }; 3], false, true);
+        check(&[const { FailureClass::Network }; 2], true, true);
+        check(&[const { FailureClass::Network }; 3], false, false);
+        check(&[const { FailureClass::Timeout { which: Deadline::Connect } }; 3], false, false);
+        check(&[const { FailureClass::Timeout { which: Deadline::Gap } }; 3], false, true);
+        // It was reached in between.
+        check(
+            &[FailureClass::Network, FailureClass::Network, FailureClass::Server, FailureClass::Network],
+            true,
+            true,
+        );
+    }
+
+    #[test]
+    fn a_credential_that_fails_gives_way_to_the_next() {
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 3), RateLimits::default());
+        let used: Vec<_> = (0..3).map(|_| fail(&mut admissions, "a", FailureClass::Auth).0).collect();
+        assert_eq!(used, [0, 1, 2]);
+        assert!(matches!(admissions.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
+        assert_eq!(admissions.gauge("b", Timestamp(0)), Gauge::Free);
+        admissions.reset();
+        assert_eq!(admissions.gauge("a", Timestamp(0)), Gauge::Free);
+    }
+
+    #[test]
+    fn attempts_under_way_are_counted() {
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::LeastUsed, 2), RateLimits::default());
+        let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
+        let tickets: Vec<_> = (0..4).map(|_| admissions.pass(&model, now)).collect();
+        assert_eq!(tickets.iter().map(|ticket| ticket.credential.0).collect::<Vec<_>>(), [0, 1, 0, 1]);
+        admissions.end(&model, tickets[1], (End::Answered(None), now));
+        admissions.end(&model, tickets[3], (End::Dropped, now));
+        assert_eq!(admissions.pass(&model, now).credential, CredentialId(1));
+    }
+
+    #[test]
+    fn a_probe_that_begins_to_be_answered_lets_the_others_in() {
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
+        let (model, later): (Arc<str>, _) = ("a".into(), Timestamp(30_000));
+        fail(&mut admissions, "a", SLOW_DOWN);
+        let probe = admissions.pass(&model, later);
+        assert_eq!(admissions.gauge("a", later), Gauge::Probing);
+        assert!(admissions.answering("a", probe));
+        assert_eq!(admissions.gauge("a", later), Gauge::Free);
+        assert!(!admissions.end("a", probe, (End::Answered(None), later)), "it was known before");
+    }
+
+    #[test]
+    fn a_credential_that_has_no_room_gives_way_to_the_next() {
+        let limits = RateLimits { requests: Some(1), tokens: None };
+        let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 2), limits);
+        let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
+        let used = [admissions.pass(&model, now), admissions.pass(&model, Timestamp(1_000))];
+        assert_eq!(used.map(|ticket| ticket.credential.0), [0, 1]);
+        let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
+        assert_eq!(admissions.gauge("another model", Timestamp(2_000)), room);
+    }
+}

@@ -1,0 +1,247 @@
+use std::collections::VecDeque;
+
+use crate::model::{RateInfo, RateLeft, RateLimits, Timestamp};
+
+/// What limits are counted in, in milliseconds. A little more than the provider's minute, because it sees requests later
+/// than they are made, and not all equally late.
+const MINUTE: u64 = 61_000;
+
+/// Keeps the attempts of all sessions with one account within its limits: those that are configured, over any minute, and
+/// what the provider says is left. What an attempt costs in tokens is known when it has ended; until then it is taken to
+/// cost what they cost on average.
+#[derive(Debug, Default)]
+pub(crate) struct Limiter {
+    limits: RateLimits,
+    /// Attempts of the last minute, the oldest first.
+    made: VecDeque<Made>,
+    /// How many there ever were.
+    count: u64,
+    requests: Window,
+    tokens: Window,
+    /// Tokens of an attempt, on average.
+    average: u64,
+}
+
+#[derive(Debug)]
+struct Made {
+    at: Timestamp,
+    number: u64,
+    /// `None` until it has ended.
+    tokens: Option<u64>,
+}
+
+/// What the provider has said is left, less what was taken since.
+#[derive(Debug, Default)]
+struct Window(Option<Left>);
+
+#[derive(Debug)]
+struct Left {
+    left: u64,
+    until: Timestamp,
+    /// What there is at the beginning of the next window.
+    limit: Option<u64>,
+    /// The attempt that brought the news.
+    number: u64,
+}
+
+/// Identifies an attempt to its limiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+impl Limiter {
+    pub(crate) fn new(limits: RateLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// From when on there is room for one more attempt; `None` if there is now.
+    pub(crate) fn ready_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let times = [
+            self.next_request(now),
+            self.next_tokens(now),
+            self.requests.next(now, 1),
+            self.tokens.next(now, 1),
+        ];
+        times.into_iter().flatten().max()
+    }
+
+    fn in_minute(&self, now: Timestamp) -> impl DoubleEndedIterator<Item = &Made> + Clone {
+        self.made.iter().filter(move |made| made.at <= now && now.ms_since(made.at) < MINUTE)
+    }
+
+    fn next_request(&self, now: Timestamp) -> Option<Timestamp> {
+        let most = usize::try_from(self.limits.requests?.max(1)).unwrap_or(usize::MAX);
+        // The one whose going out of the minute makes room.
+        let oldest = self.in_minute(now).rev().nth(most - 1)?;
+        Some(oldest.at.plus_ms(MINUTE))
+    }
+
+    fn next_tokens(&self, now: Timestamp) -> Option<Timestamp> {
+        let most = self.limits.tokens?;
+        let room = most.saturating_sub(self.average);
+        let mut used: u64 = self.in_minute(now).map(|made| made.tokens.unwrap_or(self.average)).sum();
+        if used <= room {
+            return None;
+        }
+        for made in self.in_minute(now) {
+            used = used.saturating_sub(made.tokens.unwrap_or(self.average));
+            // An attempt alone is let through, however much it costs.
+            if used <= room || used == 0 {
+                return Some(made.at.plus_ms(MINUTE));
+            }
+        }
+        None
+    }
+
+    /// One more attempt is made.
+    pub(crate) fn take(&mut self, now: Timestamp) -> Place {
+        while self.made.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= MINUTE) {
+            self.made.pop_front();
+        }
+        self.count += 1;
+        if self.limits != RateLimits::default() {
+            self.made.push_back(Made { at: now, number: self.count, tokens: None });
+        }
+        self.requests.take(now, 1);
+        self.tokens.take(now, self.average);
+        Place(self.count)
+    }
+
+    /// The attempt has ended, and has cost so much; nothing, if it was refused.
+    pub(crate) fn settle(&mut self, place: Place, tokens: u64) {
+        if tokens > 0 {
+            let before = if self.average == 0 { tokens } else { self.average };
+            self.average = before.saturating_mul(7).saturating_add(tokens).div_ceil(8);
+        }
+        if let Some(made) = self.made.iter_mut().find(|made| made.number == place.0) {
+            made.tokens = Some(tokens);
+        }
+    }
+
+    /// The provider has said, in its response to this attempt, what is left.
+    pub(crate) fn learn(&mut self, place: Place, info: RateInfo) {
+        let since = self.count.saturating_sub(place.0);
+        self.requests.learn(place, info.requests, since);
+        self.tokens.learn(place, info.tokens, since.saturating_mul(self.average));
+    }
+}
+
+impl Window {
+    fn next(&self, now: Timestamp, least: u64) -> Option<Timestamp> {
+        let Self(Some(left)) = self else { return None };
+        (now < left.until && left.left < least).then_some(left.until)
+    }
+
+    fn take(&mut self, now: Timestamp, amount: u64) {
+        let Self(Some(left)) = self else { return };
+        if now >= left.until {
+            let Some(limit) = left.limit else {
+                self.0 = None;
+                return;
+            };
+            (left.left, left.until) = (limit, now.plus_ms(MINUTE));
+        }
+        left.left = left.left.saturating_sub(amount);
+    }
+
+    /// `since` is what was taken after the attempt that brings the news: the provider may not have seen it yet.
+    fn learn(&mut self, place: Place, news: Option<RateLeft>, since: u64) {
+        let Some(RateLeft { remaining, reset_at, limit }) = news else { return };
+        if self.0.as_ref().is_some_and(|known| known.number > place.0) {
+            return;
+        }
+        let left = remaining.saturating_sub(since);
+        self.0 = Some(Left { left, until: reset_at, limit, number: place.0 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{prop_assert, proptest};
+
+    use super::*;
+
+    /// Attempts as fast as the limiter lets them, until `until`, each costing so much; when they were made.
+    fn run(limiter: &mut Limiter, tokens: u64, until: i64) -> Vec<i64> {
+        let (mut now, mut made) = (Timestamp(0), Vec::new());
+        while now.0 < until {
+            if let Some(later) = limiter.ready_at(now) {
+                assert!(later > now, "it would be asked for ever");
+                now = later;
+                continue;
+            }
+            let place = limiter.take(now);
+            limiter.settle(place, tokens);
+            made.push(now.0);
+        }
+        made
+    }
+
+    fn check(limits: RateLimits, tokens: u64, expect: &[i64]) {
+        assert_eq!(run(&mut Limiter::new(limits), tokens, 130_000), expect, "{limits:?}, {tokens} each");
+    }
+
+    #[test]
+    fn no_minute_has_more_than_the_limit() {
+        let requests = |n| RateLimits { requests: Some(n), tokens: None };
+        check(requests(2), 9, &[0, 0, 61_000, 61_000, 122_000, 122_000]);
+        let tokens = |n| RateLimits { requests: None, tokens: Some(n) };
+        check(tokens(100), 40, &[0, 0, 61_000, 61_000, 122_000, 122_000]);
+        check(tokens(100), 400, &[0, 61_000, 122_000]);
+        check(RateLimits { requests: Some(1), tokens: Some(100) }, 40, &[0, 61_000, 122_000]);
+    }
+
+    #[test]
+    fn what_is_under_way_counts_as_the_average() {
+        let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
+        let first = limiter.take(Timestamp(0));
+        limiter.settle(first, 30);
+        limiter.take(Timestamp(1));
+        assert_eq!(limiter.ready_at(Timestamp(2)), None);
+        limiter.take(Timestamp(2));
+        assert_eq!(limiter.ready_at(Timestamp(3)), Some(Timestamp(61_000)));
+    }
+
+    #[test]
+    fn what_the_provider_says_is_left_is_kept() {
+        let left = |remaining, limit| RateInfo {
+            requests: Some(RateLeft { remaining, reset_at: Timestamp(5_000), limit }),
+            tokens: None,
+        };
+        let mut limiter = Limiter::default();
+        let (first, second) = (limiter.take(Timestamp(0)), limiter.take(Timestamp(0)));
+        assert_eq!(limiter.ready_at(Timestamp(0)), None);
+        // It has not seen the second one yet.
+        limiter.learn(first, left(1, Some(2)));
+        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)));
+        limiter.learn(second, left(1, Some(2)));
+        assert_eq!(limiter.ready_at(Timestamp(1)), None);
+        limiter.learn(first, left(0, Some(2)));
+        assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news");
+        limiter.take(Timestamp(2));
+        assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_000)));
+        // The next window has as many as it ever has.
+        assert_eq!(limiter.ready_at(Timestamp(5_000)), None);
+        limiter.take(Timestamp(5_000));
+        limiter.take(Timestamp(5_000));
+        assert_eq!(limiter.ready_at(Timestamp(5_001)), Some(Timestamp(66_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_minute_has_more_requests_than_the_limit(most in 1_u32..20, pauses in proptest::collection::vec(0_u64..20_000, 0..200)) {
+            let mut limiter = Limiter::new(RateLimits { requests: Some(most), tokens: None });
+            let (mut now, mut made) = (Timestamp(0), Vec::new());
+            for pause in pauses {
+                now = now.plus_ms(pause);
+                if limiter.ready_at(now).is_none() {
+                    limiter.take(now);
+                    made.push(now);
+                }
+            }
+            for (at, first) in made.iter().enumerate() {
+                let within = made[at..].iter().filter(|other| other.ms_since(*first) < 60_000).count();
+                prop_assert!(within <= usize::try_from(most).unwrap());
+            }
+        }
+    }
+}

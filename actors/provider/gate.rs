@@ -1,0 +1,238 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::{
+    model::{
+        BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, NotAnswered, RateInfo,
+        Timestamp, Usage, WhyNot,
+    },
+    policy::{Admissions, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit},
+    port::Provider as Endpoint,
+};
+
+/// What sessions see of a provider without asking its actor: who is let through, and who is not.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// The adapter.
+    pub(super) endpoint: Arc<dyn Endpoint>,
+    /// One for each call that may be under way.
+    pub(super) permits: Arc<Semaphore>,
+    state: Mutex<State>,
+    /// Told when somebody can be let through who could not be before.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    admissions: Admissions,
+    /// Credentials that were renewed and have not been accepted since.
+    renewed: Vec<CredentialId>,
+}
+
+impl Gate {
+    pub(super) fn new(
+        endpoint: Arc<dyn Endpoint>,
+        calls: usize,
+        (policy, changed): (BreakerPolicy, watch::Sender<()>),
+    ) -> Self {
+        let pool = (endpoint.pool(), endpoint.credentials());
+        let admissions = Admissions::new(policy, pool, endpoint.limits());
+        let state = Mutex::new(State { admissions, renewed: Vec::new() });
+        Self { endpoint, permits: Arc::new(Semaphore::new(calls)), state, changed }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the model can be asked now, by somebody without a permit.
+    pub(super) fn standing(&self, model: &str, now: Timestamp) -> Standing {
+        match (self.state().admissions.gauge(model, now), self.permits.available_permits()) {
+            (Gauge::Free, 0) => Standing::Full,
+            (gauge, _) => standing(gauge, now),
+        }
+    }
+
+    /// The class of the last failure that was held against the model.
+    pub(super) fn why(&self, model: &ModelRef, now: Timestamp) -> &'static str {
+        let state = self.state();
+        state.admissions.last_failure(&model.model, now).map_or("closed", |failure| failure.class.name())
+    }
+
+    /// Why the model is not asked.
+    pub(super) fn skipped(&self, model: &ModelRef, now: Timestamp) -> NotAnswered {
+        let state = self.state();
+        let until = match state.admissions.gauge(&model.model, now) {
+            Gauge::Until(until, _) => Some(until),
+            Gauge::Free | Gauge::Probing => None,
+        };
+        let unknown = || Failure::new(FailureClass::Overloaded, "it is not asked now");
+        let failure = state.admissions.last_failure(&model.model, now).cloned().unwrap_or_else(unknown);
+        NotAnswered { model: model.clone(), why: WhyNot::Skipped { until, failure } }
+    }
+
+    /// Lets somebody through, if the gate has not changed meanwhile.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        (model, visit): (&ModelRef, Visit),
+        now: Timestamp,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Option<(Admission, OwnedSemaphorePermit)> {
+        let permit = match permit {
+            Some(permit) => permit,
+            None => Arc::clone(&self.permits).try_acquire_owned().ok()?,
+        };
+        let mut state = self.state();
+        match (standing(state.admissions.gauge(&model.model, now), now), visit) {
+            (Standing::Free, _) | (Standing::Held(_), Visit::Again) => {}
+            (Standing::Held(_), Visit::First)
+            | (
+                Standing::Full
+                | Standing::Paced(_)
+                | Standing::Probing
+                | Standing::Shut(_)
+                | Standing::Absent,
+                _,
+            ) => return None,
+        }
+        let ticket = state.admissions.pass(&model.model, now);
+        Some((Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket) }, permit))
+    }
+
+    /// The endpoint's state and those of its models.
+    pub(super) fn known(&self, now: Timestamp) -> (BreakerState, Vec<Known>) {
+        self.state().admissions.known(now)
+    }
+
+    /// Forgets every failure.
+    pub(super) fn reset(&self) {
+        let mut state = self.state();
+        state.admissions.reset();
+        state.renewed.clear();
+        drop(state);
+        self.changed.send_replace(());
+    }
+}
+
+/// Room in an account's limits is waited for so long; what is further away is as good as shut, in milliseconds.
+const PACE: u64 = 61_000;
+
+fn standing(gauge: Gauge, now: Timestamp) -> Standing {
+    match gauge {
+        Gauge::Free => Standing::Free,
+        Gauge::Probing => Standing::Probing,
+        Gauge::Until(until, Cooldown::Pace) if until.ms_since(now) <= PACE => Standing::Paced(until),
+        Gauge::Until(until, Cooldown::Named | Cooldown::Pace) => Standing::Shut(until),
+        Gauge::Until(until, Cooldown::Guessed) => Standing::Held(until),
+    }
+}
+
+/// Leave to ask a model with a credential. The gate is told what came of it, by dropping it if by nothing else.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    gate: Arc<Gate>,
+    model: ModelRef,
+    /// `None` once it has ended.
+    ticket: Option<Ticket>,
+}
+
+impl Admission {
+    /// Who is to be asked.
+    pub(crate) const fn model(&self) -> &ModelRef {
+        &self.model
+    }
+
+    /// The adapter that asks.
+    pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
+        &self.gate.endpoint
+    }
+
+    /// What to ask it with.
+    pub(crate) fn credential(&self) -> CredentialId {
+        self.ticket.map(|ticket| ticket.credential).unwrap_or_default()
+    }
+
+    /// The answer begins to come in.
+    pub(crate) fn answering(&self) {
+        let Some(ticket) = self.ticket else { return };
+        if self.gate.state().admissions.answering(&self.model.model, ticket) {
+            self.gate.changed.send_replace(());
+        }
+    }
+
+    /// The provider says what is left of the account's limits.
+    pub(crate) fn learn(&self, info: RateInfo, now: Timestamp) {
+        let Some(ticket) = self.ticket else { return };
+        if self.gate.state().admissions.learn(ticket, (info, now)) {
+            self.gate.changed.send_replace(());
+        }
+    }
+
+    /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since.
+    pub(crate) fn is_renewable(&self) -> bool {
+        !self.gate.state().renewed.contains(&self.credential())
+    }
+
+    /// The credential was renewed: what it failed of says nothing any more.
+    pub(crate) fn renewed(mut self) {
+        let credential = self.credential();
+        self.gate.state().renewed.push(credential);
+        self.tell(End::Dropped, Timestamp::default());
+    }
+
+    /// The attempt has ended. Says whether the same model can be asked at once in another way.
+    pub(crate) fn end(mut self, end: Result<Option<Usage>, &Failure>, now: Timestamp) -> Otherwise {
+        let credential = self.credential();
+        match end {
+            Ok(usage) => {
+                self.gate.state().renewed.retain(|other| *other != credential);
+                self.tell(End::Answered(usage.map(|usage| usage.total())), now);
+                Otherwise::No
+            }
+            Err(failure) => {
+                self.tell(End::Failed(failure), now);
+                let others =
+                    self.gate.state().admissions.gauge_without(&self.model.model, now, Some(credential));
+                match others {
+                    Gauge::Free if is_of_credential(&failure.class) => Otherwise::Rotated,
+                    Gauge::Free | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, end: End<'_>, now: Timestamp) {
+        let Some(ticket) = self.ticket.take() else { return };
+        if self.gate.state().admissions.end(&self.model.model, ticket, (end, now)) {
+            self.gate.changed.send_replace(());
+        }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.tell(End::Dropped, Timestamp::default());
+    }
+}
+
+/// Whether another credential may fare better.
+const fn is_of_credential(class: &FailureClass) -> bool {
+    match class {
+        FailureClass::RateLimited { .. } | FailureClass::Auth | FailureClass::QuotaExhausted { .. } => true,
+        FailureClass::Overloaded
+        | FailureClass::Server
+        | FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Cut
+        | FailureClass::NotAnApi
+        | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ContentRefused
+        | FailureClass::ModelNotFound
+        | FailureClass::Cancelled
+        | FailureClass::Lost
+        | FailureClass::Interrupted => false,
+    }
+}

@@ -1,0 +1,110 @@
+//! One attempt of a model call, and what its end means to whoever gives leases.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    model::{Answer, Failure, FailureClass, ModelRef, RunSpec},
+    policy::Otherwise,
+    port::{ArtifactName, Artifacts, ModelRequest, Provider},
+    provider::{Admission, Lease, ProviderMsg, Report},
+    session::{
+        Wiring,
+        said::{Heard, Published},
+        watchdog,
+    },
+    supervisor::ProvidersMsg,
+    turn::Outlook,
+};
+
+/// Bytes that a picture may have.
+const MAX_PICTURE: usize = 20 << 20;
+/// What renewing a credential may take.
+const RENEWING: Duration = Duration::from_secs(30);
+
+/// Makes the attempt. The gate knows how it ended before the session does.
+pub(super) async fn make(
+    wiring: &Wiring,
+    (lease, chain): (Lease, &RunSpec),
+    mut request: ModelRequest,
+    (published, cancel): (&Published, &CancellationToken),
+) -> Result<Answer, (Failure, Outlook)> {
+    let Lease { admission, permit } = lease;
+    let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
+    let credential = admission.credential();
+    let heard = Heard::new(published, &admission, &*wiring.clock);
+    let attempt = async {
+        request.pictures = pictures(&*wiring.tools.artifacts, &request).await?;
+        endpoint.call(request, &heard).await
+    };
+    let answer = watchdog::answer(attempt, cancel).await;
+    match &answer {
+        Ok(_) => tracing::debug!("answered"),
+        Err(failure) => tracing::warn!(%failure, "failed"),
+    }
+    let end = answer.as_ref().map(|_| ()).map_err(Clone::clone);
+    let report = ProviderMsg::Report(Report { model: model.clone(), credential, end });
+    if wiring.providers.cast(ProvidersMsg::To(Arc::clone(&model.provider), report)).is_err() {
+        tracing::debug!("the supervisor of providers is gone");
+    }
+    match answer {
+        Ok(answer) => {
+            admission.end(Ok(answer.usage), wiring.clock.at());
+            Ok(answer)
+        }
+        Err(failure) => {
+            let otherwise = told(wiring, (&*endpoint, admission), &failure, cancel).await;
+            drop(permit);
+            Err((failure, Outlook { links: standings(wiring, &chain.chain), otherwise }))
+        }
+    }
+}
+
+/// The pictures that a request shows.
+async fn pictures(kept: &dyn Artifacts, request: &ModelRequest) -> Result<BTreeMap<String, Bytes>, Failure> {
+    let mut pictures = BTreeMap::new();
+    for image in request.messages.images() {
+        let handle = &image.artifact.handle;
+        if pictures.contains_key(handle) {
+            continue;
+        }
+        let gone = |error: &dyn std::fmt::Display| {
+            let message = format!("the picture {handle} of this conversation cannot be read: {error}");
+            Failure::new(FailureClass::InvalidRequest, message)
+        };
+        let name =
+            ArtifactName::of_handle(request.session, handle).ok_or_else(|| gone(&"it is no artifact"))?;
+        let read = kept.read(name, 0, MAX_PICTURE).await.map_err(|error| gone(&error))?;
+        pictures.insert(handle.clone(), read.bytes);
+    }
+    Ok(pictures)
+}
+
+/// Tells the gate of a failure, unless it was the credential's and that is another one now.
+async fn told(
+    wiring: &Wiring,
+    (endpoint, admission): (&dyn Provider, Admission),
+    failure: &Failure,
+    cancel: &CancellationToken,
+) -> Otherwise {
+    if failure.class == FailureClass::Auth && admission.is_renewable() {
+        let renew = tokio::time::timeout(RENEWING, endpoint.renew(admission.credential()));
+        let renewed = tokio::select! {
+            biased;
+            () = cancel.cancelled() => false,
+            renewed = renew => renewed.unwrap_or(false),
+        };
+        if renewed {
+            admission.renewed();
+            return Otherwise::Renewed;
+        }
+    }
+    admission.end(Err(failure), wiring.clock.at())
+}
+
+fn standings(wiring: &Wiring, chain: &[ModelRef]) -> Vec<crate::policy::Standing> {
+    let now = wiring.clock.at();
+    chain.iter().map(|model| wiring.leases.standing(model, now)).collect()
+}
