@@ -17,8 +17,8 @@ use futures::{
 use hermod_actors::{
     RunRequest, Runtime, SessionChoice, World,
     model::{
-        Answer, BreakerState, CredentialId, EventBody, Failure, FailureClass, Outcome, PoolStrategy,
-        RateInfo, RateLeft, RateLimits, RunStatus, Timestamp,
+        Answer, BreakerState, CredentialId, EventBody, Failure, FailureClass, ModelTraits, Outcome,
+        PoolStrategy, RateInfo, RateLeft, RateLimits, RunStatus, Timestamp,
     },
     port::{Deltas, Encoder, ModelRequest, Provider},
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, says, world},
@@ -83,7 +83,7 @@ impl Account {
 }
 
 impl Provider for Account {
-    fn encoder(&self) -> Arc<dyn Encoder> {
+    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
         Arc::new(PlainEncoder)
     }
 
