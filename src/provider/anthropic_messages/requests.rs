@@ -122,6 +122,15 @@ fn thought(text: &str) -> Value {
 }
 
 #[test]
+fn a_request_goes_where_the_vendor_takes_it() {
+    let wire = AnthropicMessages::default();
+    let (name, before) = wire.credential();
+    assert_eq!((wire.path(), name.as_str(), before), (&["messages"][..], "x-api-key", ""));
+    let headers: Vec<_> = wire.headers().iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    assert_eq!(headers, [("anthropic-version", "2023-06-01")]);
+}
+
+#[test]
 fn messages_are_lists_of_blocks() {
     let calls = [call("toolu_a", r#"{"p":"ü\n"}"#), call("toolu_b", "{\"p\":"), call("toolu_c", "")];
     let noted = Content { note: Some("<n>".into()), ..Content::new("\0x\u{2028}", [picture()]) };
