@@ -183,14 +183,13 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use futures::future::BoxFuture;
 
     use super::*;
     use crate::{
-        model::{Answer, Message, ToolSpec},
+        model::{Answer, Message, ModelTraits, ToolSpec},
         policy::Visit,
-        port::{Deltas, Encoder, ModelRequest},
+        port::{Deltas, Encoder, Head, ModelRequest, Segments},
     };
 
     /// An adapter that nobody calls here.
@@ -198,17 +197,15 @@ mod tests {
     struct Silent;
 
     impl Encoder for Silent {
-        fn head(&self, _: &str, _: &[ToolSpec]) -> Bytes {
-            Bytes::new()
+        fn head(&self, _: &str, _: &[ToolSpec]) -> Head {
+            Head::default()
         }
 
-        fn message(&self, _: &Message) -> Bytes {
-            Bytes::new()
-        }
+        fn messages(&self, _: &[Message], _: &mut Segments) {}
     }
 
     impl Endpoint for Silent {
-        fn encoder(&self) -> Arc<dyn Encoder> {
+        fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
             Arc::new(Self)
         }
 

@@ -75,9 +75,9 @@ fn came_to(driver: &Driver) -> String {
         };
     }
     let mut line = asked_for(driver);
-    let chain = driver.turn.chain().unwrap_or_default();
-    if let Some(first) = chain.first().filter(|first| &*first.provider != "p") {
-        line = format!("{line}, of {}", first.provider);
+    let candidates = driver.turn.candidates().unwrap_or_default();
+    if let Some(first) = candidates.first().filter(|first| &*first.model.provider != "p") {
+        line = format!("{line}, of {}", first.model.provider);
     }
     line
 }

@@ -10,12 +10,12 @@ use super::{
     calls::{Calls, MAX_CALLS, TooMany},
     chunk::{Choice, Chunk, Delta, UsageFields},
     kept::Kept,
-    think::{Piece, Splitter},
 };
 use crate::provider::{
     failure::failure_in_stream,
     loose::Loose,
     reader::{self, Unread, senseless, with_json},
+    think::{Piece, Splitter},
     wire::Progress,
 };
 

@@ -9,7 +9,6 @@ mod encode_tests;
 mod kept;
 #[cfg(test)]
 mod tests;
-mod think;
 
 use std::sync::Arc;
 
