@@ -10,6 +10,7 @@ mod names;
 mod pieces;
 mod reader;
 pub mod sse;
+mod think;
 mod wire;
 
 pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig, check_base_url};
