@@ -1,6 +1,7 @@
 //! Model providers: one file per wire format, each pure (bytes in, values out), and one that talks HTTP.
 
 pub mod chat_completions;
+pub mod codex_responses;
 mod excerpt;
 mod failure;
 mod headers;
@@ -48,7 +49,13 @@ pub enum Cache {
 }
 
 /// All wire formats: a new one is a file and a line here.
-pub const WIRES: &[Wire] = &[Wire {
-    name: chat_completions::NAME,
-    make: |dialect| Box::new(chat_completions::ChatCompletions::of(dialect)),
-}];
+pub const WIRES: &[Wire] = &[
+    Wire {
+        name: chat_completions::NAME,
+        make: |dialect| Box::new(chat_completions::ChatCompletions::of(dialect)),
+    },
+    Wire {
+        name: codex_responses::NAME,
+        make: |dialect| Box::new(codex_responses::CodexResponses::of(dialect)),
+    },
+];
