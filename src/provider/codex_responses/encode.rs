@@ -72,8 +72,8 @@ impl ResponsesEncoder {
 impl Encoder for ResponsesEncoder {
     /// `"instructions":SYSTEM,"tools":[…],"input":[`: tools by name, nothing of what there is not.
     ///
-    /// The prompt is no message of the input: of all servers some know only one role for it, `system` or `developer`,
-    /// and one asks for this field. It stands before all else either way, so its cache is the same.
+    /// The prompt is no message of the input: servers differ in the role that they know for it, and one insists on this
+    /// field. It stands before all else either way, so it is cached as well.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
         if !system.is_empty() {

@@ -50,7 +50,7 @@ impl Items {
         let has_index = |slot: &Slot| place.index.is_some() && slot.index == place.index;
         let has_id = |slot: &Slot| !place.id.is_empty() && slot.id == place.id;
         if place.index.is_none() && place.id.is_empty() {
-            return last(&|_| true);
+            return last(&|slot| !slot.whole);
         }
         last(&|slot| has_index(slot) && has_id(slot)).or_else(|| last(&has_index)).or_else(|| last(&has_id))
     }

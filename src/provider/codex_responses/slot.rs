@@ -95,6 +95,8 @@ pub(super) struct Slot {
     /// Its place in the output; `None` if the vendor gave none.
     pub(super) index: Option<u64>,
     pub(super) id: String,
+    /// It has come as a whole.
+    pub(super) whole: bool,
     /// In the order of kind and index.
     pub(super) parts: Vec<Part>,
     pub(super) phase: String,
@@ -112,6 +114,7 @@ impl Slot {
             kind,
             index,
             id,
+            whole: false,
             parts: Vec::new(),
             phase: String::new(),
             encrypted: String::new(),
@@ -142,6 +145,7 @@ impl Slot {
 
     /// Takes the whole item. What it does not say stays as it was.
     pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), TooMany> {
+        self.whole = true;
         if self.kind == Kind::Other {
             return Ok(());
         }

@@ -10,29 +10,28 @@ use crate::provider::{
     reader::Draft as _,
 };
 
-/// Why one of the events is refused.
-fn refusal(mut events: impl Iterator<Item = Value>) -> String {
-    let mut decoder = reader();
-    let failure =
-        events.find_map(|event| decoder.push(stream(&[event]).as_bytes(), &Shown::default()).err()).unwrap();
+/// Why one of the events, each as it is sent, is refused.
+fn refusal<'a>(events: impl IntoIterator<Item = &'a str>) -> String {
+    let (mut decoder, nobody) = (reader(), Shown::default());
+    let refused = events.into_iter().find_map(|event| decoder.push(event.as_bytes(), &nobody).err());
+    let failure = refused.unwrap();
     assert_eq!(failure.class, FailureClass::Cut);
     failure.message
 }
 
 #[test]
 fn an_answer_has_a_limit() {
-    let piece = "x".repeat(8 << 20);
-    assert!(refusal((0..5).map(|_| delta("output_text", 0, &piece))).contains("larger"));
+    let piece = stream(&[delta("output_text", 0, &"x".repeat(8 << 20))]);
+    assert!(refusal([&*piece; 5]).contains("larger"));
     // Text that is taken back and sent again counts, because it was shown.
-    let taken_back = event("output_text.done", 0, "i0", json!({"text": "x"}));
-    let again = |n| if n % 2 == 0 { delta("output_text", 0, &piece) } else { taken_back.clone() };
-    assert!(refusal((0..10).map(again)).contains("larger"));
+    let taken_back = stream(&[event("output_text.done", 0, "i0", json!({"text": "x"}))]);
+    assert!(refusal([&*piece, &taken_back].repeat(5)).contains("larger"));
 }
 
 #[test]
 fn an_answer_has_so_many_items_and_parts() {
     let check = |events: Vec<Value>| {
-        let message = refusal(events.into_iter());
+        let message = refusal([&*stream(&events)]);
         assert!(message.contains("more than 1024 items"), "{message}");
     };
     check((0..2_000).map(|n| item("added", n, call(n, "f", ""))).collect());

@@ -103,7 +103,12 @@ fn nothing_is_doubled_and_what_is_missing_is_taken_from_elsewhere() {
 
 #[test]
 fn items_are_found_by_what_an_event_has() {
-    for gone in [&["output_index"][..], &["item_id"], &["content_index", "summary_index"]] {
+    for gone in [
+        &["output_index"][..],
+        &["item_id"],
+        &["output_index", "item_id"],
+        &["content_index", "summary_index"],
+    ] {
         let mut events = usual();
         events.iter_mut().for_each(|event| {
             gone.iter().for_each(|key| {
@@ -131,6 +136,11 @@ fn items_are_found_by_what_an_event_has() {
         "a",
         Finish::Stop,
     );
+    let whole = |text: &str| {
+        let content = [json!({"type": "output_text", "text": text})];
+        json!({"type": "response.output_item.done", "item": {"type": "message", "content": content}})
+    };
+    check(&[plain("output_text", "a"), whole("ab"), whole("c"), completed(&[])], "abc", "", Finish::Stop);
 }
 
 #[test]
