@@ -141,7 +141,7 @@ impl Tasks {
             session: self.id,
             model: Arc::clone(&lease.model.model),
             max_tokens: started.max_tokens,
-            thinking: spec.thinking.and_then(|level| traits.thinking(level)),
+            thinking: spec.thinking_of(&lease.model),
             head,
             messages,
             pictures: BTreeMap::new(),

@@ -4,6 +4,7 @@ mod any_history;
 mod calls;
 mod cases;
 mod fallback;
+mod limits;
 mod steer;
 mod submissions;
 
