@@ -50,7 +50,7 @@ fn put_over(known: &mut ModelSection, section: &ModelSection) {
 }
 
 /// The prices where requests are cached for so long; `None` if what is needed most is not said.
-pub fn price_of(price: &PriceSection, cache: Cache) -> Option<Price> {
+fn price_of(price: &PriceSection, cache: Cache) -> Option<Price> {
     let (input, output) = (price.input?.0, price.output?.0);
     let cache_write = match cache {
         Cache::Off | Cache::Short => price.cache_write,

@@ -110,5 +110,5 @@ fn price(price: &PriceSection) -> Value {
 fn dollars(price: Dollars) -> Value {
     #[allow(clippy::cast_precision_loss)] // prices are far below 2^53
     let fraction = price.0 as f64 / 1e3;
-    if price.0 % 1_000 == 0 { (price.0 / 1_000).into() } else { fraction.into() }
+    if price.0.is_multiple_of(1_000) { (price.0 / 1_000).into() } else { fraction.into() }
 }

@@ -43,7 +43,7 @@ pub const VENDORS: &[Vendor] = &[
         base_url_key: None,
         base_url: "https://api.anthropic.com/v1",
         wire: Some(wires::ANTHROPIC_MESSAGES),
-        model: "claude-sonnet-4-5",
+        model: "claude-sonnet-5-5",
     },
 ];
 
