@@ -443,7 +443,6 @@ mod tests {
             Ok(&["openai/gpt-5-mini", "openrouter/x/y"]),
         );
         check(&[OPENAI], &["openrouter/x/y"], Err("set OPENROUTER_API_KEY"));
-        check(&[OPENAI, ANTHROPIC], &["anthropic/x"], Err("speaks anthropic_messages"));
     }
 
     #[test]
@@ -458,9 +457,21 @@ mod tests {
 
     #[test]
     fn a_wire_format_that_is_not_spoken_is_refused_only_when_used() {
-        check(&[ANTHROPIC], Wanted::default(), Err("speaks anthropic_messages"));
-        check(&[ANTHROPIC, OPENAI], Wanted::default(), Ok("openai/gpt-5-mini"));
-        check(&[ANTHROPIC, OPENAI], provider("anthropic"), Err("speaks anthropic_messages"));
+        let mut found = configured("", &[OPENAI, ANTHROPIC]);
+        found[1].wire = "soap";
+        let first = choose(&found, Wanted::default()).unwrap();
+        assert_eq!(first.to_string(), "openai/gpt-5-mini");
+        let link = "anthropic/x".parse().unwrap();
+        for refused in
+            [choose(&found, provider("anthropic")).map(drop), chain(&found, first, &[link]).map(drop)]
+        {
+            assert!(
+                refused
+                    .unwrap_err()
+                    .to_string()
+                    .contains("`anthropic` speaks soap, which this version does not")
+            );
+        }
     }
 
     #[test]
