@@ -11,7 +11,10 @@ use std::{
 
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
-    model::{Amounts, BreakerPolicy, Hash, Limits, ModelRef, RetryAttempts, RetryPolicy, RunSpec, Timestamp},
+    model::{
+        Amounts, BreakerPolicy, Hash, Limits, ModelRef, ModelTraits, RetryAttempts, RetryPolicy, RunSpec,
+        Timestamp,
+    },
     port::{Clock, Journal, Provider, Tool},
 };
 
@@ -20,6 +23,7 @@ use crate::{
     clock::{self, SystemClock},
     config::{self, Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
+    models,
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
     store::redb::{Durability, OpenError, RedbJournal},
@@ -305,8 +309,14 @@ pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
 
 /// The spec of a run that asks for nothing special.
 pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
+    let mut traits: Vec<_> = chain.iter().map(|link| models::traits(config, link)).collect();
+    if traits.iter().all(|traits| *traits == ModelTraits::default()) {
+        traits.clear();
+    }
     RunSpec {
         chain,
+        traits,
+        thinking: config.agent.thinking.0,
         workspace: workspace.to_string_lossy().into_owned(),
         task: clock::ulid(&SystemClock::default()),
         tools: tool::TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect(),
@@ -318,8 +328,6 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
             retry: retry(&config.retry),
         },
         system: None,
-        traits: Vec::new(),
-        thinking: None,
         script,
     }
 }
@@ -403,6 +411,20 @@ mod tests {
         assert_eq!(config.tools.shell.timeout.0, tool::Settings::default().shell_timeout);
         let limits = spec(&config, Vec::new(), None, Path::new("/w")).limits;
         assert_eq!((limits.budget.iterations, limits.timeout_ms), (Some(90), Some(600_000)));
+    }
+
+    #[test]
+    fn a_spec_has_what_is_known_of_each_of_its_models() {
+        let set = Variables::from([("HERMOD_AGENT__THINKING".to_owned(), "low".to_owned())]);
+        let config = Config::load(&[], &set).unwrap();
+        let link = |model: &str| ModelRef { provider: "p".into(), model: model.into() };
+        let spec = |chain: &[ModelRef]| spec(&config, chain.to_vec(), None, Path::new("/w"));
+        let (known, unknown) = (link("vendor/claude-sonnet-4.5"), link("nobody's"));
+        let both = spec(&[unknown.clone(), known.clone()]);
+        assert_eq!(both.traits_of(&unknown), ModelTraits::default());
+        assert_eq!(both.traits_of(&known).max_output, Some(64_000));
+        assert_eq!(both.thinking.map(hermod_actors::model::Thinking::name), Some("low"));
+        assert!(spec(&[unknown]).traits.is_empty());
     }
 
     #[test]

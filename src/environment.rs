@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use hermod_actors::model::ModelRef;
 
 use crate::{
-    config::{Config, OLLAMA, ProviderDefaults, ProviderSection, VENDORS, Vendor},
-    provider::{Cache, ProviderConfig, WIRES},
+    config::{Config, OLLAMA, ProviderDefaults, ProviderSection, VENDORS, Vendor, resolve},
+    provider::{ProviderConfig, WIRES},
     secret::{Missing, Reference},
 };
 
@@ -143,11 +143,15 @@ fn set<'a>(variables: &'a Variables, key: &str) -> Option<&'a str> {
 fn of_vendor(vendor: &Vendor, config: &Config, variables: &Variables) -> Option<Found> {
     let key = set(variables, vendor.key).map(|_| Reference::Variable(vendor.key.to_owned()));
     let moved = vendor.base_url_key.and_then(|key| set(variables, key));
-    (key.is_some() || moved.is_some()).then(|| Found {
+    if key.is_none() && moved.is_none() {
+        return None;
+    }
+    let (wire, base_url) = resolve(None, vendor.wire, moved.unwrap_or(vendor.base_url));
+    Some(Found {
         name: vendor.name.into(),
         source: Source::Environment,
-        base_url: moved.unwrap_or(vendor.base_url).to_owned(),
-        wire: vendor.wire,
+        base_url,
+        wire,
         credential: key,
         model: Ok(vendor.model.into()),
         limits: config.provider_defaults,
@@ -171,13 +175,14 @@ fn of_section(name: &str, section: &ProviderSection, config: &Config, variables:
     };
     let model = section.model.as_ref().and_then(|model| model.0.clone());
     let model = model.or_else(|| vendor.filter(|_| own_url.is_none()).map(|vendor| vendor.model.into()));
-    let wire = section.wire.map(|wire| wire.0);
-    let wire = wire.or_else(|| vendor.filter(|_| own_url.is_none()).map(|vendor| vendor.wire));
+    let said = section.wire.or(section.api_mode).map(|wire| wire.0);
+    let url = own_url.unwrap_or_else(usual_url);
+    let (wire, base_url) = resolve(said, vendor.and_then(|vendor| vendor.wire), &url);
     Found {
         name: name.into(),
         source: Source::Config,
-        base_url: own_url.unwrap_or_else(usual_url),
-        wire: wire.unwrap_or("chat_completions"),
+        base_url,
+        wire,
         credential: section.credential.as_ref().map(|credential| credential.0.clone()).or(usual_key),
         model: model.ok_or_else(|| {
             format!("it has no default model; name one with --model, or set providers.{name}.model")
@@ -267,7 +272,7 @@ impl Found {
             wire: self.wire.to_owned(),
             credential: credential
                 .map_err(|missing| NoModel::Credential { name: self.name.to_string(), missing })?,
-            cache: Cache::default(),
+            cache: self.limits.cache.0,
             deadlines: self.limits.deadlines(),
         })
     }
@@ -276,7 +281,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::File;
+    use crate::{config::File, provider::Cache};
 
     fn variables(set: &[(&str, &str)]) -> Variables {
         set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -380,6 +385,44 @@ mod tests {
     }
 
     #[test]
+    fn the_wire_format_is_said_or_the_vendors_or_told_by_the_base_url() {
+        let check = |section: &str, set: &[(&str, &str)], expect: (&str, &str)| {
+            let all = configured(section, set);
+            assert_eq!((all[0].wire, all[0].base_url.as_str()), expect, "{section}");
+        };
+        let (chat, anthropic, responses) = ("chat_completions", "anthropic_messages", "codex_responses");
+        let (here, acme) = ("http://127.0.0.1:8000/v1", "[providers.acme]\nbase_url = ");
+        check("", &[OPENAI], (chat, "https://api.openai.com/v1"));
+        check("", &[ANTHROPIC], (anthropic, "https://api.anthropic.com/v1"));
+        check("[providers.anthropic]\nmodel = \"m\"", &[], (anthropic, "https://api.anthropic.com/v1"));
+        check(&format!("[providers.anthropic]\nbase_url = {here:?}"), &[], (anthropic, here));
+        check(&format!("[providers.openai]\nbase_url = {here:?}"), &[], (chat, here));
+        check(&format!("{acme}{here:?}"), &[], (chat, here));
+        check(&format!("{acme}\"{here}/responses\""), &[], (responses, here));
+        check(
+            &format!("{acme}\"https://api.anthropic.com\""),
+            &[],
+            (anthropic, "https://api.anthropic.com/v1"),
+        );
+        check("", &[("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1/responses")], (responses, here));
+        for key in ["wire", "api_mode", "api_mode = \"chat_completions\"\nwire"] {
+            let said = format!("[providers.anthropic]\n{key} = \"chat_completions\"");
+            check(&said, &[], (chat, "https://api.anthropic.com/v1"));
+        }
+    }
+
+    #[test]
+    fn how_long_is_cached_is_the_providers_else_the_default() {
+        let check = |text: &str, expect: Cache| {
+            let all = configured(text, &[OPENAI]);
+            assert_eq!(all[0].config(&variables(&[OPENAI])).unwrap().cache, expect, "{text}");
+        };
+        check("", Cache::Short);
+        check("[provider_defaults]\ncache = \"1h\"", Cache::Long);
+        check("[provider_defaults]\ncache = \"1h\"\n[providers.openai]\ncache = \"off\"", Cache::Off);
+    }
+
+    #[test]
     fn a_chain_is_made_of_providers_that_are_there() {
         let check = |set: &[(&str, &str)], fallbacks: &[&str], expect: Result<&[&str], &str>| {
             let found = configured("", set);
@@ -415,9 +458,28 @@ mod tests {
 
     #[test]
     fn a_key_is_enough_to_speak_to_its_vendor() {
-        check(&[ANTHROPIC], Wanted::default(), Ok("anthropic/claude-sonnet-4-5"));
+        check(&[ANTHROPIC], Wanted::default(), Ok("anthropic/claude-sonnet-5-5"));
         check(&[ANTHROPIC, OPENAI], Wanted::default(), Ok("openai/gpt-5-mini"));
-        check(&[ANTHROPIC, OPENAI], provider("anthropic"), Ok("anthropic/claude-sonnet-4-5"));
+        check(&[ANTHROPIC, OPENAI], provider("anthropic"), Ok("anthropic/claude-sonnet-5-5"));
+    }
+
+    #[test]
+    fn a_wire_format_that_is_not_spoken_is_refused_only_when_used() {
+        let mut found = configured("", &[OPENAI, ANTHROPIC]);
+        found[1].wire = "soap";
+        let first = choose(&found, Wanted::default()).unwrap();
+        assert_eq!(first.to_string(), "openai/gpt-5-mini");
+        let link = "anthropic/x".parse().unwrap();
+        for refused in
+            [choose(&found, provider("anthropic")).map(drop), chain(&found, first, &[link]).map(drop)]
+        {
+            assert!(
+                refused
+                    .unwrap_err()
+                    .to_string()
+                    .contains("`anthropic` speaks soap, which this version does not")
+            );
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod environment;
+pub mod models;
 pub mod ollama;
 pub mod process;
 pub mod provider;

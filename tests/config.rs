@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use hermod::config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin};
+use hermod::{
+    config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin},
+    provider::WIRES,
+};
 use proptest::prelude::*;
 
 const SECRET: &str = "sk-live-1234";
@@ -87,10 +90,74 @@ fn the_section_that_the_embedded_file_describes_is_one() {
     assert!(
         acme.base_url.is_some() && acme.wire.is_some() && acme.credential.is_some() && acme.model.is_some()
     );
+    assert!(acme.api_mode.is_some());
     let shared = config.settings.keys().filter_map(|key| key.strip_prefix("provider_defaults."));
-    for field in shared.chain(["base_url", "wire", "credential", "model"]) {
+    for field in shared.chain(["base_url", "wire", "api_mode", "credential", "model"]) {
         let wrong = format!("[providers.openai]\n{field} = 0.5");
         check_wrong(&wrong, &[], &[&["hermod.toml:2: providers.openai.", field, ": must be"]]);
+    }
+}
+
+#[test]
+fn the_embedded_file_describes_all_that_can_be_said_of_a_model() {
+    let lines = EMBEDDED.lines().skip_while(|line| *line != "# [models.\"NAME\"]");
+    let lines: Vec<_> = lines.map_while(|line| line.strip_prefix("# ")).collect();
+    let config = load(&lines.join("\n"), &[]).unwrap();
+    let model = &config.models["NAME"];
+    assert!(model.window.is_some() && model.max_output.is_some() && model.images.is_some());
+    assert!(model.thinking.is_some() && model.thinking_levels.is_some() && model.thinking_level.is_some());
+    let price = model.price.unwrap();
+    assert!(price.input.is_some() && price.output.is_some() && price.up_to.is_some());
+    assert!(price.cache_read.is_some() && price.cache_write.is_some() && price.cache_write_1h.is_some());
+    for line in &lines[1..] {
+        let (field, _) = line.split_once(" = ").unwrap();
+        let wrong = format!("[models.\"a/b.1\"]\n{field} = {{}}");
+        let expect = format!("hermod.toml:2: models.\"a/b.1\".{field}");
+        check_wrong(&wrong, &[], &[&[&expect, "must be"]]);
+    }
+}
+
+#[test]
+fn what_is_said_of_models_is_read_strictly() {
+    let wrong = |text: &str, parts: &[&str]| check_wrong(text, &[], &[parts]);
+    let of = |said: &str| format!("[models.\"a/b-1.5\"]\n{said}");
+    wrong(&of("windw = 5"), &["hermod.toml:2: there is no key `models.\"a/b-1.5\".windw`", ".window`?"]);
+    wrong(&of("price.inptu = 5"), &["did you mean `models.\"a/b-1.5\".price.input`?"]);
+    wrong(&of("price = 5"), &["`models.\"a/b-1.5\".price` is a section"]);
+    wrong("models = 5", &["`models` is a section"]);
+    wrong("models.a = 5", &["`models.a` is a section"]);
+    wrong(&of("thinking = \"much\""), &["must be one of \"none\", \"effort\", \"budget\", \"adaptive\""]);
+    wrong(&of("thinking_levels = [\"xhigh\"]"), &["must be a list of \"off\", \"minimal\""]);
+    wrong("agent.thinking = \"on\"", &["must be one of \"off\"", "leave it empty"]);
+    wrong(&of("images = \"yes\""), &["must be true or false, without quotes"]);
+    for price in ["-1", "\"3\"", "0.0001", "1e-9", "nan", "true"] {
+        let text = of(&format!("price.output = 1\nprice.input = {price}"));
+        wrong(&text, &["price.input = ", "must be dollars per million tokens, from 0"]);
+    }
+    wrong(
+        &of("price.input = 1"),
+        &["hermod.toml:2: models.\"a/b-1.5\".price.output: it is missing; a price needs both"],
+    );
+    for name in ["\"\"", "\"a b\"", "\"a*b\"", "\"*\"", "'a\"b'", "'a\\b'", "\"ü\""] {
+        wrong(
+            &format!("[models.{name}]\nwindow = 5\nimages = true"),
+            &["is no name of a model; write the name"],
+        );
+    }
+    check_wrong(
+        "",
+        &[("HERMOD_MODELS__GPT_5__WINDOW", "5")],
+        &[&["HERMOD_MODELS__GPT_5__WINDOW: what is known of a model cannot be set in the environment"]],
+    );
+    let fine = "[models.\"a*\"]\n[models.m]\nprice = { input = 0, output = 0.075 }\nthinking_level = \"\"";
+    check(fine, &[], &[("models.m.price.output", "0.075", "hermod.toml:3")]);
+    let twice = |wire: &str, api_mode: &str| {
+        load(&format!("[providers.openai]\nwire = \"{wire}\"\napi_mode = \"{api_mode}\""), &[])
+    };
+    for (a, b) in WIRES.iter().flat_map(|a| WIRES.iter().map(move |b| (a.name, b.name))) {
+        let error = twice(a, b).err().map(|errors| errors.to_string());
+        assert_eq!(error.is_some(), a != b, "{error:?}");
+        assert!(error.is_none_or(|error| error.contains("both mean the same; leave one out")));
     }
 }
 

@@ -219,7 +219,7 @@ fn providers_are_listed_with_whether_their_key_is_there() {
     let wanted = json!({
         "name": "beta", "base_url": "https://beta.example/v1?…", "wire": "chat_completions",
         "credential": "env:BETA_KEY", "credential_error": "the variable is not set; export BETA_KEY",
-        "model": null, "calls": 3, "from": "config",
+        "model": null, "window": null, "priced": false, "calls": 3, "from": "config",
     });
     assert_eq!(list[0], wanted);
     assert_eq!(

@@ -3,8 +3,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    AccountId, Amounts, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking, Timestamp,
-    Usage,
+    AccountId, Amounts, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking,
+    ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// One link of a chain: `provider/model`.
@@ -100,6 +100,27 @@ impl RunSpec {
         let at = self.chain.iter().position(|link| link == model);
         at.and_then(|at| self.traits.get(at)).copied().unwrap_or_default()
     }
+
+    /// How much a model of the chain is to think: what the run says, else the model's own entry.
+    pub fn level_of(&self, model: &ModelRef) -> Option<Thinking> {
+        self.thinking.or_else(|| self.traits_of(model).level)
+    }
+
+    /// How it is told; `None` if nothing is said, or if it cannot be told.
+    pub fn thinking_of(&self, model: &ModelRef) -> Option<ThinkingRequest> {
+        self.traits_of(model).thinking(self.level_of(model)?)
+    }
+
+    /// The models of the chain that are to think so much, and cannot be told.
+    pub fn untold(&self) -> impl Iterator<Item = (&ModelRef, Thinking)> {
+        self.chain.iter().filter_map(|model| {
+            let level = self.level_of(model)?;
+            let traits = self.traits_of(model);
+            // Who cannot think does not think as it is.
+            let is_so = level == Thinking::Off && traits.thinking == Some(ThinkingStyle::None);
+            (traits.thinking(level).is_none() && !is_so).then_some((model, level))
+        })
+    }
 }
 
 /// Where a run is.
@@ -157,4 +178,39 @@ pub struct SessionRow {
     pub key: Arc<str>,
     /// When it was opened.
     pub opened_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_the_runs_else_the_models_and_is_told_where_it_can_be() {
+        let spec = |traits: ModelTraits, thinking| RunSpec {
+            chain: vec![ModelRef { provider: "p".into(), model: "m".into() }],
+            traits: vec![traits],
+            thinking,
+            workspace: "/w".into(),
+            task: "t".into(),
+            tools: Vec::new(),
+            limits: Limits::default(),
+            system: None,
+            script: None,
+        };
+        let check = |style, level, thinking, told, untold| {
+            let spec = spec(ModelTraits { thinking: style, level, ..ModelTraits::default() }, thinking);
+            let model = &spec.chain[0];
+            assert_eq!(spec.thinking_of(model).map(|request| request.level), told);
+            assert_eq!(spec.untold().map(|(_, level)| level).next(), untold);
+        };
+        let (effort, none) = (Some(ThinkingStyle::Effort), Some(ThinkingStyle::None));
+        let (high, low, off) = (Some(Thinking::High), Some(Thinking::Low), Some(Thinking::Off));
+        check(effort, None, None, None, None);
+        check(effort, low, None, low, None);
+        check(effort, low, high, high, None);
+        check(none, None, high, None, high);
+        check(None, low, None, None, low);
+        check(none, None, off, None, None);
+        check(None, None, off, None, off);
+    }
 }

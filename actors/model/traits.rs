@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use super::Usage;
+
 /// How much a model is to think before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,6 +32,50 @@ impl Thinking {
             Self::High => "high",
         }
     }
+
+    /// The level of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
+/// Some levels of thinking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<Thinking>", into = "Vec<Thinking>")]
+pub struct Levels(u8);
+
+impl Levels {
+    /// Whether the level is one of them.
+    pub const fn contains(self, level: Thinking) -> bool {
+        self.0 & Self::bit(level) != 0
+    }
+
+    /// They, from the least on.
+    pub fn iter(self) -> impl Iterator<Item = Thinking> {
+        Thinking::ALL.into_iter().filter(move |level| self.contains(*level))
+    }
+
+    const fn bit(level: Thinking) -> u8 {
+        1 << level as u8
+    }
+}
+
+impl FromIterator<Thinking> for Levels {
+    fn from_iter<I: IntoIterator<Item = Thinking>>(levels: I) -> Self {
+        Self(levels.into_iter().fold(0, |all, level| all | Self::bit(level)))
+    }
+}
+
+impl From<Vec<Thinking>> for Levels {
+    fn from(levels: Vec<Thinking>) -> Self {
+        levels.into_iter().collect()
+    }
+}
+
+impl From<Levels> for Vec<Thinking> {
+    fn from(levels: Levels) -> Self {
+        levels.iter().collect()
+    }
 }
 
 /// How a model is told how much to think.
@@ -44,6 +90,26 @@ pub enum ThinkingStyle {
     Budget,
     /// By a word for the effort; how much it thinks at each step is its own choice.
     Adaptive,
+}
+
+impl ThinkingStyle {
+    /// All styles.
+    pub const ALL: [Self; 4] = [Self::None, Self::Effort, Self::Budget, Self::Adaptive];
+
+    /// The style's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Effort => "effort",
+            Self::Budget => "budget",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
+    /// The style of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|style| style.name() == name)
+    }
 }
 
 /// A level of thinking in the way in which one model is told.
@@ -67,6 +133,12 @@ pub struct ModelTraits {
     /// How it is told how much to think; `None` if that is not known, and then it is not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingStyle>,
+    /// The levels that it can be told; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<Levels>,
+    /// How much it is to think if neither the run nor the agent says; its own choice if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<Thinking>,
     /// Whether it sees pictures; `None` if that is not known, and then it is sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
@@ -86,6 +158,27 @@ pub struct Price {
     pub cache_read: u64,
     /// Of a token written to the vendor's cache.
     pub cache_write: u64,
+    /// They hold for calls that read at most so many tokens; for all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_to: Option<u64>,
+}
+
+impl Price {
+    /// What a call costs, in nano-dollars; `None` if it read more than these prices hold for.
+    pub fn of(&self, usage: &Usage) -> Option<u64> {
+        if self.up_to.is_some_and(|most| usage.input_tokens > most) {
+            return None;
+        }
+        let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+        let parts = [
+            (usage.input_tokens.saturating_sub(cached), self.input),
+            (usage.cached_tokens, self.cache_read),
+            (usage.cache_write_tokens, self.cache_write),
+            (usage.written(), self.output),
+        ];
+        let cost = |(tokens, price): (u64, u64)| tokens.saturating_mul(price);
+        Some(parts.into_iter().map(cost).fold(0, u64::saturating_add))
+    }
 }
 
 impl ModelTraits {
@@ -97,6 +190,51 @@ impl ModelTraits {
     /// How it is to be told this level; `None` if it cannot be told.
     pub fn thinking(&self, level: Thinking) -> Option<ThinkingRequest> {
         let style = self.thinking.filter(|style| *style != ThinkingStyle::None)?;
-        Some(ThinkingRequest { level, style })
+        let can = self.levels.is_none_or(|levels| levels.contains(level));
+        can.then_some(ThinkingRequest { level, style })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_a_model_does_not_know_is_not_told() {
+        let levels: Levels = [Thinking::High, Thinking::Off].into_iter().collect();
+        let traits =
+            ModelTraits { thinking: Some(ThinkingStyle::Effort), levels: Some(levels), ..Default::default() };
+        for level in Thinking::ALL {
+            let told = traits.thinking(level).is_some();
+            assert_eq!(told, [Thinking::High, Thinking::Off].contains(&level), "{level:?}");
+        }
+        let stored = serde_json::to_string(&traits).unwrap();
+        assert_eq!(stored, r#"{"thinking":"effort","levels":["off","high"]}"#);
+        assert_eq!(serde_json::from_str::<ModelTraits>(&stored).unwrap(), traits);
+    }
+
+    #[test]
+    fn each_token_costs_what_its_kind_costs() {
+        let price = Price { input: 1_000, output: 5_000, cache_read: 100, cache_write: 1_250, up_to: None };
+        let check = |(input, output, cached, written): (u64, u64, u64, u64), price: Price, expect| {
+            let usage = Usage {
+                input_tokens: input,
+                output_tokens: output,
+                cached_tokens: cached,
+                cache_write_tokens: written,
+                apart_tokens: 0,
+            };
+            assert_eq!(price.of(&usage), expect, "{usage:?}");
+        };
+        check((0, 0, 0, 0), price, Some(0));
+        check((10, 2, 0, 0), price, Some(20_000));
+        // What is read counts what is cached.
+        check((10, 2, 6, 3), price, Some(1_000 + 600 + 3_750 + 10_000));
+        // A vendor that counts them beside is not paid twice.
+        check((1, 0, 6, 3), price, Some(600 + 3_750));
+        check((u64::MAX, u64::MAX, 0, 0), price, Some(u64::MAX));
+        let short = Price { up_to: Some(10), ..price };
+        check((10, 0, 0, 0), short, Some(10_000));
+        check((11, 0, 0, 0), short, None);
     }
 }

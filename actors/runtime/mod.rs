@@ -1,6 +1,7 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
 mod answer;
+mod cost;
 mod narration;
 mod orders;
 mod pictures;
@@ -27,7 +28,9 @@ use crate::{
     supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
 };
 pub use answer::{AnswerSource, Said};
+pub use cost::Bill;
 pub use orders::Steered;
+pub use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
 pub use watch::Watch;
 

@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Bytes that a picture may have: no vendor takes more.
-const MAX_BYTES: usize = 20 << 20;
+pub const MAX_PICTURE_BYTES: usize = 20 << 20;
 /// Pictures that may come with one task.
-const MAX_PICTURES: usize = 20;
+pub const MAX_PICTURES: usize = 20;
 
 /// What the run's record says of them.
 pub(super) fn described(run: RunId, pictures: &[Bytes]) -> Result<Arc<[Image]>, RunError> {
@@ -25,10 +25,10 @@ pub(super) fn described(run: RunId, pictures: &[Bytes]) -> Result<Arc<[Image]>, 
 
 fn described_one(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
     let number = n + 1;
-    if bytes.len() > MAX_BYTES {
+    if bytes.len() > MAX_PICTURE_BYTES {
         let size = bytes.len();
         return Err(invalid(format!(
-            "picture {number} has {size} bytes; scale it down to at most {MAX_BYTES}"
+            "picture {number} has {size} bytes; scale it down to at most {MAX_PICTURE_BYTES}"
         )));
     }
     let format = ImageFormat::of_bytes(bytes)
@@ -76,9 +76,10 @@ mod tests {
         };
         check(&[b"GIF89a", b"%PDF"], "images: picture 2 is neither PNG, JPEG, GIF nor WebP; convert it");
         check(&[b"GIF89a".as_slice(); 21], "images: are 21; at most 20 can come with a task");
-        let large: &'static [u8] = vec![0; MAX_BYTES + 1].leak();
+        let large: &'static [u8] = vec![0; MAX_PICTURE_BYTES + 1].leak();
         let size = large.len();
-        let expect = format!("images: picture 1 has {size} bytes; scale it down to at most {MAX_BYTES}");
+        let expect =
+            format!("images: picture 1 has {size} bytes; scale it down to at most {MAX_PICTURE_BYTES}");
         check(&[large], &expect);
     }
 }

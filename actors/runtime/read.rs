@@ -6,7 +6,7 @@ use crate::{
     model::{Body, Ended, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
     persistence::replay,
     port::{Read, ReadError, Rows},
-    runtime::{RunError, RunResult, Runtime, answer::said},
+    runtime::{Bill, RunError, RunResult, Runtime, answer::said},
     turn::retold,
 };
 
@@ -65,6 +65,8 @@ impl Runtime {
             let Body::RunAccepted(accepted) = &record.body else { return None };
             Some(accepted.spec.task.clone())
         });
+        let mut bill = Bill::default();
+        records.iter().for_each(|record| bill.take(record));
         Ok(RunResult {
             run: row.id,
             session: row.session,
@@ -74,6 +76,8 @@ impl Runtime {
             ended,
             iterations: row.iterations,
             usage: row.usage,
+            cost: bill.nano_usd(),
+            unpriced: bill.unpriced().to_vec(),
             accepted_at: row.accepted_at,
             started_at: row.started_at,
             ended_at: row.ended_at,

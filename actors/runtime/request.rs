@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, Ended, IdError, Message, RunId, RunSpec, SessionId, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, Ended, IdError, Message, ModelRef, RunId, RunSpec, SessionId,
+        Thinking, Timestamp, Usage,
     },
     port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
     runtime::Said,
@@ -68,6 +69,8 @@ pub struct RunRequest {
     pub wall: Option<Duration>,
     /// Active time after which the run is `timed_out`, if it differs from the spec's.
     pub timeout: Option<Duration>,
+    /// How much the models are to think, if it differs from the spec's. Who cannot be told is not told.
+    pub thinking: Option<Thinking>,
     /// With what else; the defaults if absent.
     pub spec: Option<RunSpec>,
     /// The system prompt, if the session is new; the default if absent.
@@ -115,6 +118,10 @@ pub struct RunResult {
     pub iterations: u32,
     /// What its model calls used.
     pub usage: Usage,
+    /// What they cost, in nano-dollars; `None` if that is not known of all of them.
+    pub cost: Option<u64>,
+    /// The models whose part of the cost is not known: see [`Bill::unpriced`](crate::Bill::unpriced).
+    pub unpriced: Vec<ModelRef>,
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// When it began.

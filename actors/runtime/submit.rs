@@ -27,6 +27,10 @@ impl Runtime {
         let run = RunId::from_bits(self.ulid());
         let repaired = repair(&request.history);
         let spec = Arc::new(request.spec(&self.defaults().spec, run, repaired.system.as_deref()));
+        for (model, level) in spec.untold() {
+            let level = level.name();
+            tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
+        }
         let images = pictures::described(run, &request.images)?;
         let input = Input::Submitted {
             run,
@@ -151,6 +155,7 @@ impl RunRequest {
                 spec.limits.budget.set(dimension, amount);
             }
         }
+        spec.thinking = self.thinking.or(spec.thinking);
         let millis = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         spec.limits.wall_ms = self.wall.map(millis).or(spec.limits.wall_ms);
         spec.limits.timeout_ms = self.timeout.map(millis).or(spec.limits.timeout_ms);
@@ -161,7 +166,7 @@ impl RunRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Amounts, Limits, ModelRef};
+    use crate::model::{Amounts, Limits, ModelRef, Thinking};
 
     const RUN: RunId = RunId::from_bits(7);
 
@@ -211,6 +216,10 @@ mod tests {
         check(RunRequest { wall, timeout, ..request() }, None, |spec| {
             (spec.limits.timeout_ms, spec.limits.wall_ms) = (Some(2_000), Some(3_000));
         });
+        let thinking = Some(Thinking::Low);
+        check(RunRequest { thinking, ..request() }, None, |spec| spec.thinking = thinking);
+        let own = RunSpec { thinking: Some(Thinking::High), task: RUN.to_string(), ..default() };
+        check(RunRequest { spec: Some(own), thinking, ..request() }, None, |spec| spec.thinking = thinking);
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Tasks {
             model: Arc::clone(&lease.admission.model().model),
             credential: lease.admission.credential(),
             max_tokens: started.max_tokens,
-            thinking: spec.thinking.and_then(|level| traits.thinking(level)),
+            thinking: spec.thinking_of(lease.admission.model()),
             head,
             messages,
             pictures: BTreeMap::new(),

@@ -29,7 +29,7 @@ impl Draft {
         if *wanted != attempt {
             return;
         }
-        let estimate = limits::estimate(run, &self.turn, attempt);
+        let estimate = limits::estimate(run, &self.turn, (attempt, model));
         let started = ModelStarted {
             call,
             attempt,

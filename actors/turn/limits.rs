@@ -1,7 +1,7 @@
 //! What a call is taken to cost before it is made.
 
 use crate::{
-    model::{Amounts, Attempt},
+    model::{Amounts, Attempt, ModelRef},
     turn::{Turn, run::Run},
 };
 
@@ -24,13 +24,13 @@ pub(super) struct Estimate {
 }
 
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
-/// what is left.
-pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt) -> Estimate {
+/// what is left, and to what the model can write.
+pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
     let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
     let bytes = u64::try_from(turn.request_bytes() + head).unwrap_or(u64::MAX);
     let input = bytes / BYTES_PER_TOKEN;
     let input = input.saturating_add(input / 4);
-    let wanted = wanted_output(run);
+    let wanted = wanted_output(run, model);
     let room = run.tokens_left().map_or(wanted, |left| left.saturating_sub(input));
     let max_tokens = if room >= LEAST_OUTPUT { wanted.min(room) } else { wanted };
     let iterations = (attempt == 1).then_some(1);
@@ -39,7 +39,8 @@ pub(super) fn estimate(run: &Run, turn: &Turn, attempt: Attempt) -> Estimate {
 }
 
 /// The output tokens that the call would ask for if there were no budget.
-fn wanted_output(run: &Run) -> u64 {
+fn wanted_output(run: &Run, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;
-    limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT))
+    let wanted = limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT));
+    run.spec.traits_of(model).max_output.map_or(wanted, |most| wanted.min(most))
 }

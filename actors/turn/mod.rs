@@ -157,7 +157,6 @@ impl Turn {
     pub(crate) fn prefix_change(&self, model: &ModelRef) -> Option<PrefixChange> {
         let Some(last) = &self.prefix else { return Some(PrefixChange::First) };
         let (_, spec) = self.current()?;
-        let thinking = |spec: &RunSpec| spec.thinking.and_then(|level| spec.traits_of(model).thinking(level));
         if last.model != *model {
             Some(PrefixChange::Model)
         } else if Arc::ptr_eq(&last.spec, spec) {
@@ -167,7 +166,7 @@ impl Turn {
         } else if last.spec.tools != spec.tools {
             Some(PrefixChange::Tools)
         } else {
-            (thinking(&last.spec) != thinking(spec)).then_some(PrefixChange::Thinking)
+            (last.spec.thinking_of(model) != spec.thinking_of(model)).then_some(PrefixChange::Thinking)
         }
     }
 

@@ -7,6 +7,7 @@ mod exit;
 mod inquiry;
 mod journal;
 mod live;
+mod models;
 mod output;
 mod progress;
 mod providers;
@@ -58,6 +59,7 @@ enum Command {
     Rehearse(rehearse::RehearseArgs),
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
+    Models(models::ModelsArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -116,6 +118,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => providers::execute(args, variables).await?,
+        Command::Models(args) => models::execute(&args, variables)?,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

@@ -185,6 +185,15 @@ pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
 
+/// An amount of nano-dollars as a person reads it: to the millionth of a dollar, and at least to the cent.
+pub(crate) fn dollars(nano: u64) -> String {
+    let micro = nano.saturating_add(500) / 1_000;
+    let text = format!("${}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    let cents = text.len() - 4;
+    let (cents, rest) = text.split_at(cents);
+    format!("{cents}{}", rest.trim_end_matches('0'))
+}
+
 /// A time in milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -316,6 +325,17 @@ mod tests {
         let other = RunId::from_bits(2);
         let line = format!("run       {other} of this session ended: completed");
         check(vec![ended(RUN), ended(other)], &[None, Some(&line)]);
+    }
+
+    #[test]
+    fn dollars_are_shown_to_the_millionth() {
+        let check = |nano: u64, expect: &str| assert_eq!(dollars(nano), expect);
+        check(0, "$0.00");
+        check(1_499, "$0.000001");
+        check(123_456_000, "$0.123456");
+        check(20_000_000, "$0.02");
+        check(12_500_000_000, "$12.50");
+        check(u64::MAX, "$18446744073.709551");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use hermod_actors::{
     RunResult,
-    model::{Content, Message, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall},
+    model::{Content, Message, ModelRef, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall},
 };
 use serde_json::{Map, Value, json};
 
@@ -11,8 +11,8 @@ use crate::{
     control::{Node, RunDetail},
 };
 
-/// `{run, session, task, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, started_at,
-/// ended_at}`; a text that is no answer is `partial`.
+/// `{run, session, task, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
+/// unpriced, started_at, ended_at}`; a text that is no answer is `partial`.
 pub(crate) fn result(result: &RunResult) -> Value {
     let mut object = identified(Some((result.run, result.session)));
     object.insert("task".into(), result.task.as_deref().into());
@@ -28,9 +28,19 @@ pub(crate) fn result(result: &RunResult) -> Value {
     object.insert("messages".into(), result.messages.iter().map(message).collect());
     object.insert("iterations".into(), result.iterations.into());
     object.insert("usage".into(), json!(result.usage));
+    object.extend(cost(result.cost, &result.unpriced));
     object.insert("started_at".into(), time(result.started_at));
     object.insert("ended_at".into(), time(result.ended_at));
     Value::Object(object)
+}
+
+/// `{cost_usd, unpriced}`: dollars, `null` if the cost of the unpriced models is not known.
+fn cost(nano_usd: Option<u64>, unpriced: &[ModelRef]) -> Map<String, Value> {
+    // To the nano-dollar exact up to four million dollars.
+    #[allow(clippy::cast_precision_loss)]
+    let dollars = nano_usd.map(|nano| nano as f64 / 1e9);
+    let fields = [("cost_usd", json!(dollars)), ("unpriced", json!(unpriced))];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The same object for a run without an outcome, or for none: `error` says why.
@@ -44,7 +54,7 @@ pub(crate) fn no_result(run: Option<(RunId, SessionId)>, error: &str) -> Value {
 }
 
 /// The fields of a result that an absent one has too.
-const ABSENT: [&str; 10] = [
+const ABSENT: [&str; 12] = [
     "task",
     "outcome",
     "cause",
@@ -53,6 +63,8 @@ const ABSENT: [&str; 10] = [
     "messages",
     "iterations",
     "usage",
+    "cost_usd",
+    "unpriced",
     "started_at",
     "ended_at",
 ];
@@ -121,9 +133,10 @@ pub(crate) fn session(row: &SessionRow) -> Value {
     json!({ "id": row.id.to_string(), "key": row.key, "opened_at": rfc3339(row.opened_at) })
 }
 
-/// The run with what it was given and has said: `{…of the run, input, said, spec}`.
+/// The run with what it was given and has said: `{…of the run, cost_usd, unpriced, input, said, spec}`.
 pub(crate) fn detail(detail: &RunDetail) -> Value {
     let mut object = as_object(run(&detail.row));
+    object.extend(cost(detail.cost, &detail.unpriced));
     object.insert("input".into(), detail.input.as_str().into());
     object.insert("said".into(), detail.said.as_deref().into());
     object.insert("spec".into(), json!(detail.spec));
@@ -183,6 +196,8 @@ mod tests {
             messages: messages(),
             iterations: 3,
             usage: Usage { input_tokens: 5, output_tokens: 6, ..Usage::default() },
+            cost: Some(1_234_500_000),
+            unpriced: Vec::new(),
             accepted_at: Timestamp(0),
             started_at: Some(Timestamp(0)),
             ended_at: Some(Timestamp(1)),
@@ -208,6 +223,7 @@ mod tests {
                 ],
                 "iterations": 3,
                 "usage": { "input_tokens": 5, "output_tokens": 6 },
+                "cost_usd": 1.2345, "unpriced": [],
                 "started_at": "1970-01-01T00:00:00.000Z", "ended_at": "1970-01-01T00:00:00.001Z",
             })
         );
@@ -221,6 +237,17 @@ mod tests {
         assert_eq!(shown["failure"], json!({ "class": "auth", "message": "no" }));
         assert_eq!((&shown["answer"], &shown["partial"]), (&Value::Null, &json!("said")));
         assert_eq!(shown["answer_source"], "partial");
+    }
+
+    #[test]
+    fn a_cost_is_a_number_of_dollars_or_says_what_is_not_known() {
+        let check = |nano, expect: &str| assert_eq!(cost(Some(nano), &[])["cost_usd"].to_string(), expect);
+        check(0, "0.0");
+        check(1, "1e-9");
+        check(45_001, "0.000045001");
+        check(4_000_000_123_456_789, "4000000.123456789");
+        let unknown = cost(None, &["p/a/b".parse().unwrap()]);
+        assert_eq!(json!(unknown), json!({ "cost_usd": null, "unpriced": ["p/a/b"] }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     exit::Failure,
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
-    progress::seconds,
+    progress::{dollars, seconds},
     report, table,
 };
 use crate::{
@@ -96,9 +96,17 @@ fn shown(detail: &RunDetail) -> String {
     let row = &detail.row;
     let chain: Vec<_> = detail.spec.chain.iter().map(ToString::to_string).collect();
     let cause = row.ended.as_ref().map_or_else(|| state(row), ToString::to_string);
+    let cost = match (detail.cost, detail.unpriced.as_slice()) {
+        (Some(cost), _) => dollars(cost),
+        (None, []) => "not known".to_owned(),
+        (None, unpriced) => {
+            let unpriced: Vec<_> = unpriced.iter().map(ToString::to_string).collect();
+            format!("not known of {}", unpriced.join(", "))
+        }
+    };
     format!(
         "run         {}\nsession     {}\nstate       {cause}\naccepted    {}\ntook        {}\n\
-         iterations  {}\ntokens      {} read, {} written\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
+         iterations  {}\ntokens      {} read, {} written\ncost        {cost}\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
          said last:\n{}\n",
         row.id,
         row.session,

@@ -67,6 +67,22 @@ pub enum ConfigError {
         /// Where it stands.
         origin: Origin,
     },
+    /// A model cannot have this name.
+    #[error("{origin}: `{name}` is no name of a model; write the name itself, or how names begin and `*`")]
+    ModelName {
+        /// The name.
+        name: String,
+        /// Where it stands.
+        origin: Origin,
+    },
+    /// A variable speaks of a model, whose name no variable can hold.
+    #[error(
+        "{name}: what is known of a model cannot be set in the environment; write a section [models.\"NAME\"] into the file"
+    )]
+    ModelVariable {
+        /// The variable.
+        name: String,
+    },
     /// A value does not do.
     #[error("{origin}: {key}{}: {reason}", equals(shown.as_deref()))]
     Value {
@@ -87,11 +103,28 @@ impl ConfigError {
         match self {
             Self::Unreadable { path, .. } => Origin::File { path: path.as_path().into(), line: 0 },
             Self::NotToml { path, line, .. } => Origin::File { path: Arc::clone(path), line: *line },
-            Self::UnknownVariable { name, .. } => Origin::Variable(name.as_str().into()),
+            Self::UnknownVariable { name, .. } | Self::ModelVariable { name } => {
+                Origin::Variable(name.as_str().into())
+            }
             Self::UnknownKey { origin, .. }
             | Self::Section { origin, .. }
             | Self::ProviderName { origin, .. }
+            | Self::ModelName { origin, .. }
             | Self::Value { origin, .. } => origin.clone(),
+        }
+    }
+
+    /// The name that no provider or model can have.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::ProviderName { name, .. } | Self::ModelName { name, .. } => Some(name),
+            Self::Unreadable { .. }
+            | Self::NotToml { .. }
+            | Self::UnknownKey { .. }
+            | Self::UnknownVariable { .. }
+            | Self::Section { .. }
+            | Self::ModelVariable { .. }
+            | Self::Value { .. } => None,
         }
     }
 

@@ -1,15 +1,32 @@
-//! Which keys there are: those of the embedded file, and those of a provider's section.
+//! Which keys there are: those of the embedded file, and those of a provider's and of a model's section.
 
 use serde_json::Value;
 
-use super::layer::Layer;
+use super::layer::{Layer, first_name};
 
 /// Below it stand the providers, by name.
 pub(super) const PROVIDERS: &str = "providers";
 /// What a provider has that does not say otherwise.
 const PROVIDER_DEFAULTS: &str = "provider_defaults";
 /// What only a provider's own section can say; all are texts.
-pub(super) const PROVIDER_OWN: [&str; 4] = ["base_url", "credential", "model", "wire"];
+pub(super) const PROVIDER_OWN: [&str; 5] = ["api_mode", "base_url", "credential", "model", "wire"];
+/// Below it stands what is known of models, by name.
+pub(super) const MODELS: &str = "models";
+/// What can be said of a model.
+pub(super) const MODEL_OWN: [&str; 12] = [
+    "window",
+    "max_output",
+    "thinking",
+    "thinking_levels",
+    "thinking_level",
+    "images",
+    "price.input",
+    "price.output",
+    "price.cache_read",
+    "price.cache_write",
+    "price.cache_write_1h",
+    "price.up_to",
+];
 /// Names that people give to what is called `credential` here.
 const SECRETS: [&str; 7] = ["api_key", "apikey", "key", "password", "secret", "token", "auth"];
 
@@ -35,6 +52,8 @@ pub(super) enum Kind<'a> {
     Section,
     /// The section of a provider.
     Provider,
+    /// The section of a model.
+    Model,
     /// None that there is.
     Unknown,
 }
@@ -45,6 +64,14 @@ pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
     if let Some(default) = defaults.get(key) {
         return Kind::Setting(&default.value);
     }
+    match model(key) {
+        Some((_, None)) => return Kind::Model,
+        Some((_, Some("price"))) => return Kind::Section,
+        // Of what type it is says its value: no variable can set it.
+        Some((_, Some(field))) if MODEL_OWN.contains(&field) => return Kind::Setting(TEXT),
+        Some((_, Some(_))) => return Kind::Unknown,
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => Kind::Provider,
         Some((_, Some(field))) if PROVIDER_OWN.contains(&field) => Kind::Setting(TEXT),
@@ -52,7 +79,8 @@ pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
             Some(default) => Kind::Setting(&default.value),
             None => Kind::Unknown,
         },
-        None if key == PROVIDERS || defaults.keys().any(|known| below(key, known).is_some()) => Kind::Section,
+        None if key == PROVIDERS || key == MODELS => Kind::Section,
+        None if defaults.keys().any(|known| below(key, known).is_some()) => Kind::Section,
         None => Kind::Unknown,
     }
 }
@@ -61,6 +89,11 @@ pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
 pub(super) fn provider(key: &str) -> Option<(&str, Option<&str>)> {
     let rest = below(PROVIDERS, key)?;
     Some(rest.split_once('.').map_or((rest, None), |(name, field)| (name, Some(field))))
+}
+
+/// The model's name, with its quotes if it has some, and the key in its section.
+pub(super) fn model(key: &str) -> Option<(&str, Option<&str>)> {
+    Some(first_name(below(MODELS, key)?))
 }
 
 fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
@@ -78,6 +111,9 @@ pub(super) fn nearest(defaults: &Layer, key: &str) -> Option<String> {
         let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
         let fields = PROVIDER_OWN.into_iter().chain(shared);
         candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
+    }
+    if let Some((model, Some(_))) = model(key) {
+        candidates.extend(MODEL_OWN.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));
     }
     let likeness = |known: &str| {
         let whole = alike(key, known);
@@ -115,4 +151,10 @@ pub(super) fn is_provider_name(name: &str) -> bool {
     name.bytes().all(letters)
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && !name.contains(LEVEL)
+}
+
+/// Whether a model may have this name in the configuration: the name itself, or how names begin and `*`.
+pub(super) fn is_model_name(name: &str) -> bool {
+    let start = name.strip_suffix('*').unwrap_or(name);
+    !start.is_empty() && start.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\*".contains(&byte))
 }

@@ -88,10 +88,29 @@ fn flatten(table: &DeTable<'_>, above: &str, visit: &mut impl FnMut(String, &DeV
     }
 }
 
-/// A name with a dot in it stays one name.
 fn join(above: &str, name: &str) -> String {
-    let name = if name.is_empty() || name.contains('.') { format!("{name:?}") } else { name.to_owned() };
+    let name = quoted(name);
     if above.is_empty() { name } else { format!("{above}.{name}") }
+}
+
+/// A name as it stands in a key: in quotes if TOML wants them, so that one with a dot in it stays one name.
+pub(super) fn quoted(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { format!("{name:?}") }
+}
+
+/// The first name of a key, with its quotes if it has some, and what stands behind its dot.
+pub(super) fn first_name(key: &str) -> (&str, Option<&str>) {
+    let (mut in_quotes, mut escaped) = (false, false);
+    for (at, c) in key.char_indices() {
+        match c {
+            '.' if !in_quotes => return (&key[..at], Some(&key[at + 1..])),
+            '"' if !escaped => in_quotes = !in_quotes,
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    (key, None)
 }
 
 /// Numbers that JSON does not have, and dates, become texts: no key takes either.
@@ -125,8 +144,12 @@ pub(super) fn tree(layer: &Layer) -> Value {
     let mut root = Value::Object(Map::new());
     for (key, setting) in layer {
         let mut place = &mut root;
-        for name in key.split('.') {
-            place = &mut place[name];
+        let mut rest = Some(key.as_str());
+        while let Some(key) = rest {
+            let (name, below) = first_name(key);
+            // No known name has quotes or escapes of its own.
+            place = &mut place[name.trim_matches('"')];
+            rest = below;
         }
         *place = setting.value.clone();
     }

@@ -4,9 +4,10 @@ use serde_path_to_error::{Path, Segment};
 
 use super::{
     error::{ConfigError, ConfigErrors},
-    keys::{self, Kind, PROVIDERS},
-    layer::{self, Layer, NotToml, Origin, Setting, tree},
+    keys::{self, Kind, MODELS, PROVIDERS},
+    layer::{self, Layer, NotToml, Origin, Setting, quoted, tree},
     model::Config,
+    models::{self, PriceSection},
     variables::of_variables,
     vendors,
 };
@@ -47,7 +48,8 @@ impl Config {
         }
         match config {
             Some(config) if errors.is_empty() => {
-                Ok(Self { files: files.iter().map(|file| file.path.clone()).collect(), ..config })
+                let files = files.iter().map(|file| file.path.clone()).collect();
+                Ok(Self { files, known_models: models::embedded()?, ..config })
             }
             Some(_) | None => {
                 errors.sort_by_key(ConfigError::origin);
@@ -69,10 +71,10 @@ fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer
         let origin = setting.origin.clone();
         match keys::kind(defaults, &key) {
             Kind::Section if empty => {}
-            Kind::Setting(_) | Kind::Provider if !has_name(&key, &origin, errors) => {}
+            Kind::Setting(_) | Kind::Provider | Kind::Model if !has_name(&key, &origin, errors) => {}
             Kind::Setting(_) => drop(kept.insert(key, setting)),
-            Kind::Provider if empty => drop(kept.insert(key, setting)),
-            Kind::Section | Kind::Provider => errors.push(ConfigError::Section { key, origin }),
+            Kind::Provider | Kind::Model if empty => drop(kept.insert(key, setting)),
+            Kind::Section | Kind::Provider | Kind::Model => errors.push(ConfigError::Section { key, origin }),
             Kind::Unknown => {
                 let nearest = keys::nearest(defaults, &key);
                 errors.push(ConfigError::UnknownKey { key, origin, nearest });
@@ -82,15 +84,19 @@ fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer
     kept
 }
 
-/// Whether the provider that the key is about, if it is about one, has a name; each that has none is told once.
+/// Whether the provider or model that the key is about, if it is about one, has a name; each that has none is told once.
 fn has_name(key: &str, origin: &Origin, errors: &mut Vec<ConfigError>) -> bool {
-    let Some((name, _)) = keys::provider(key).filter(|(name, _)| !keys::is_provider_name(name)) else {
-        return true;
+    let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
+    let model = keys::model(key).map(|(name, _)| name);
+    let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
+    let error = match (provider, model) {
+        (Some(name), _) => ConfigError::ProviderName { name: name.to_owned(), origin: origin.clone() },
+        (None, Some(name)) => ConfigError::ModelName { name: name.to_owned(), origin: origin.clone() },
+        (None, None) => return true,
     };
-    let told =
-        |error: &ConfigError| matches!(error, ConfigError::ProviderName { name: told, .. } if told == name);
-    if !errors.iter().any(told) {
-        errors.push(ConfigError::ProviderName { name: name.to_owned(), origin: origin.clone() });
+    let name = error.name();
+    if !errors.iter().any(|told| told.name().is_some() && told.name() == name) {
+        errors.push(error);
     }
     false
 }
@@ -118,7 +124,7 @@ fn typed(mut settings: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -
 /// The key of a place: an item of a list belongs to the list's key.
 fn key_at(path: &Path) -> String {
     let names = path.iter().map_while(|segment| match segment {
-        Segment::Map { key } => Some(key.as_str()),
+        Segment::Map { key } => Some(quoted(key)),
         Segment::Seq { .. } | Segment::Enum { .. } | Segment::Unknown => None,
     });
     names.collect::<Vec<_>>().join(".")
@@ -144,6 +150,30 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     for (name, section) in &config.providers {
         if section.call_timeout.is_some_and(|timeout| timeout.0 > LONGEST_CALL) {
             wrong(&format!("{PROVIDERS}.{name}.call_timeout"), too_long);
+        }
+    }
+    for (name, section) in &config.providers {
+        if let (Some(wire), Some(api_mode)) = (section.wire, section.api_mode)
+            && wire != api_mode
+        {
+            let reason =
+                format!("{PROVIDERS}.{name}.wire says {}, and both mean the same; leave one out", wire.0);
+            wrong(&format!("{PROVIDERS}.{name}.api_mode"), &reason);
+        }
+    }
+    for (name, section) in &config.models {
+        let price = section.price.as_ref();
+        for (field, _) in price.map(PriceSection::needed).into_iter().flatten().filter(|(_, said)| !said) {
+            let price = format!("{MODELS}.{}.price.", quoted(name));
+            let said = config.settings.iter().find(|(key, _)| key.starts_with(&price));
+            let origin = said.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
+            let reason = "it is missing; a price needs both, in dollars per million tokens, like `price = { input = 3, output = 15 }`";
+            errors.push(ConfigError::Value {
+                key: format!("{price}{field}"),
+                shown: None,
+                origin,
+                reason: reason.to_owned(),
+            });
         }
     }
     for (name, section) in &config.providers {

@@ -7,9 +7,11 @@ mod keys;
 mod layer;
 mod load;
 mod model;
+mod models;
 mod values;
 mod variables;
 mod vendors;
+mod wires;
 
 pub use error::{ConfigError, ConfigErrors, presentable, shown};
 pub use file::UserFile;
@@ -19,7 +21,10 @@ pub use model::{
     Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Ollama, ProviderDefaults, ProviderSection,
     Retry, Shell, Store, Tools,
 };
+pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{
-    Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName,
+    Address, BaseUrl, Caching, Chain, Count, Credential, Dollars, Durability, Flag, Level, LevelSet, Limit,
+    Model, Style, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
+pub use wires::resolve;

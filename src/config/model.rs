@@ -7,9 +7,13 @@ use serde::Deserialize;
 use super::{
     keys,
     layer::{Layer, Origin},
-    values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName},
+    models::ModelSection,
+    values::{
+        Address, BaseUrl, Caching, Chain, Count, Credential, Durability, Flag, Level, Limit, Model, Wait,
+        WireName,
+    },
 };
-use crate::provider::Deadlines;
+use crate::provider::{Cache, Deadlines};
 
 /// All settings.
 #[derive(Debug, Clone, Deserialize)]
@@ -28,6 +32,9 @@ pub struct Config {
     pub providers: BTreeMap<String, ProviderSection>,
     /// What a provider has that does not say otherwise.
     pub provider_defaults: ProviderDefaults,
+    /// What the user says of models, by name or the beginning of names.
+    #[serde(default)]
+    pub models: BTreeMap<String, ModelSection>,
     /// When failed model calls are tried again.
     pub retry: Retry,
     /// For how long a model that fails is not asked.
@@ -44,12 +51,21 @@ pub struct Config {
     /// The files that were read.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
+    /// What the program knows of models.
+    #[serde(skip)]
+    pub known_models: BTreeMap<String, ModelSection>,
 }
 
 impl Config {
     /// Whether the user has set this key, in a file or a variable.
     pub fn is_set(&self, key: &str) -> bool {
         self.settings.get(key).is_some_and(|setting| setting.origin != Origin::Default)
+    }
+
+    /// For how long the vendor of this provider is to cache how requests begin.
+    pub fn cache_of(&self, provider: &str) -> Cache {
+        let section = self.providers.get(provider).and_then(|section| section.cache);
+        section.unwrap_or(self.provider_defaults.cache).0
     }
 
     /// The configured providers, in the order of the file; those that only variables name come last.
@@ -78,6 +94,8 @@ pub struct Agent {
     pub max_turns: Count,
     /// Output tokens of one call.
     pub max_tokens: Count,
+    /// How much its models are to think.
+    pub thinking: Level,
 }
 
 /// `agents`.
@@ -104,6 +122,8 @@ pub struct ProviderSection {
     pub base_url: Option<BaseUrl>,
     /// The wire format.
     pub wire: Option<WireName>,
+    /// Another name for it.
+    pub api_mode: Option<WireName>,
     /// Where its key is.
     pub credential: Option<Credential>,
     /// The model, if none is named.
@@ -118,6 +138,8 @@ pub struct ProviderSection {
     pub gap_timeout: Option<Wait>,
     /// See [`ProviderDefaults::call_timeout`].
     pub call_timeout: Option<Wait>,
+    /// See [`ProviderDefaults::cache`].
+    pub cache: Option<Caching>,
 }
 
 /// `provider_defaults`.
@@ -134,6 +156,8 @@ pub struct ProviderDefaults {
     pub gap_timeout: Wait,
     /// The whole call.
     pub call_timeout: Wait,
+    /// For how long the vendor is to cache how requests begin.
+    pub cache: Caching,
 }
 
 impl ProviderDefaults {
@@ -156,6 +180,7 @@ impl ProviderDefaults {
             first_event_timeout: section.first_event_timeout.unwrap_or(self.first_event_timeout),
             gap_timeout: section.gap_timeout.unwrap_or(self.gap_timeout),
             call_timeout: section.call_timeout.unwrap_or(self.call_timeout),
+            cache: section.cache.unwrap_or(self.cache),
         }
     }
 }
@@ -171,7 +196,7 @@ pub struct Retry {
     /// Beyond this no pause reaches.
     pub deadline: Wait,
     /// Whether a refusal asks the next model.
-    pub fallback_on_refusal: Switch,
+    pub fallback_on_refusal: Flag,
     /// Attempts by what failed, with no other model to ask.
     pub attempts: Attempts,
     /// Likewise, with another one.

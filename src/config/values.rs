@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hermod_actors::model::ModelRef;
+use hermod_actors::model::{Levels, ModelRef, Thinking, ThinkingStyle};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
 use crate::{
-    provider::{WIRES, check_base_url},
+    provider::{Cache, WIRES, check_base_url},
     secret::Reference,
 };
 
@@ -22,10 +22,6 @@ pub struct Wait(pub Duration);
 /// A duration longer than 0, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(pub Option<Duration>);
-
-/// Yes or no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Switch(pub bool);
 
 /// A model's name; `None` if nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +47,30 @@ pub struct Credential(pub Reference);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(pub Option<String>);
 
+/// How much a model is to think; `None` if nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level(pub Option<Thinking>);
+
+/// The levels of thinking that a model can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelSet(pub Levels);
+
+/// How a model is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style(pub ThinkingStyle);
+
+/// For how long a vendor caches how requests begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caching(pub Cache);
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag(pub bool);
+
+/// A price in nano-dollars per token, written as dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dollars(pub u64);
+
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -63,8 +83,13 @@ pub enum Durability {
 const NONE: &str = "none";
 const A_TEXT: &str = "must be a text in quotes";
 const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quotes";
-const A_SWITCH: &str = "must be true or false, without quotes";
+const A_FLAG: &str = "must be true or false, without quotes";
 const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
+
+const A_PRICE: &str =
+    "must be dollars per million tokens, from 0, with at most three decimals and without quotes, like 0.25";
+/// Digits of a dollar per million tokens that a nano-dollar per token still has.
+const DECIMALS: usize = 3;
 
 macro_rules! deserialize_by {
     ($($kind:ty: $read:expr;)*) => {$(
@@ -84,7 +109,6 @@ deserialize_by! {
         Some(NONE) => Ok(Self(None)),
         Some(_) | None => wait(value).map(|wait| Self(Some(wait))).map_err(|error| format!("{error}, or \"none\"")),
     };
-    Switch: |value| value.as_bool().map(Self).ok_or_else(|| A_SWITCH.to_owned());
     Model: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
     Chain: chain;
     WireName: wire;
@@ -95,6 +119,29 @@ deserialize_by! {
     };
     Credential: |value| text(value)?.parse().map(Self);
     Address: address;
+    Level: |value| match value.as_str() {
+        Some("") => Ok(Self(None)),
+        Some(name) => Thinking::of_name(name).map(|level| Self(Some(level))).ok_or_else(no_level),
+        None => Err(no_level()),
+    };
+    LevelSet: |value| {
+        let level = |value: &Value| value.as_str().and_then(Thinking::of_name);
+        let levels = value.as_array().and_then(|list| list.iter().map(level).collect::<Option<Levels>>());
+        let wanted = || format!("must be a list of {}", listed(&Thinking::ALL.map(Thinking::name)));
+        levels.map(Self).ok_or_else(wanted)
+    };
+    Style: |value| {
+        let style = value.as_str().and_then(ThinkingStyle::of_name);
+        style.map(Self).ok_or_else(|| format!("must be one of {}", listed(&ThinkingStyle::ALL.map(ThinkingStyle::name))))
+    };
+    Caching: |value| match value.as_str() {
+        Some("off") => Ok(Self(Cache::Off)),
+        Some("5m") => Ok(Self(Cache::Short)),
+        Some("1h") => Ok(Self(Cache::Long)),
+        Some(_) | None => Err("must be \"off\", \"5m\" or \"1h\"".to_owned()),
+    };
+    Flag: |value| value.as_bool().map(Self).ok_or_else(|| A_FLAG.to_owned());
+    Dollars: |value| dollars(value).map(Self).ok_or_else(|| A_PRICE.to_owned());
     Durability: |value| match value.as_str() {
         Some("strict") => Ok(Self::Strict),
         Some("relaxed") => Ok(Self::Relaxed),
@@ -114,6 +161,28 @@ fn count(value: &Value) -> Result<u32, String> {
 fn wait(value: &Value) -> Result<Duration, String> {
     let wait = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
     wait.filter(|wait| wait.as_millis() > 0).ok_or_else(|| A_WAIT.to_owned())
+}
+
+fn no_level() -> String {
+    let levels = listed(&Thinking::ALL.map(Thinking::name));
+    format!("must be one of {levels}; leave it empty for the model's own choice")
+}
+
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The digits as they are written: a fraction of a nano-dollar is not rounded away.
+fn dollars(value: &Value) -> Option<u64> {
+    let text = value.as_number()?.to_string();
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let part = part.trim_end_matches('0');
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > DECIMALS {
+        return None;
+    }
+    let part: u64 = format!("{part:0<DECIMALS$}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part)
 }
 
 fn chain(value: &Value) -> Result<Chain, String> {

@@ -23,6 +23,10 @@ pub(super) fn of_variables(
             continue;
         };
         let key = key_of(rest, below);
+        if keys::model(&key).is_some() {
+            errors.push(ConfigError::ModelVariable { name: name.clone() });
+            continue;
+        }
         match keys::kind(defaults, &key) {
             Kind::Setting(default) if !text.trim().is_empty() => {
                 let origin = Origin::Variable(name.as_str().into());
@@ -30,7 +34,7 @@ pub(super) fn of_variables(
             }
             // An empty variable is one that is not set.
             Kind::Setting(_) => {}
-            Kind::Section | Kind::Provider | Kind::Unknown => {
+            Kind::Section | Kind::Provider | Kind::Model | Kind::Unknown => {
                 let nearest = keys::nearest_variable(defaults, name, &key);
                 errors.push(ConfigError::UnknownVariable { name: name.clone(), nearest });
             }

@@ -1,5 +1,7 @@
 //! The vendors that need no section of their own: a key in the environment is enough.
 
+use super::wires;
+
 /// A vendor that is found by its key.
 #[derive(Debug)]
 pub struct Vendor {
@@ -11,8 +13,8 @@ pub struct Vendor {
     pub base_url_key: Option<&'static str>,
     /// The base URL.
     pub base_url: &'static str,
-    /// The wire format, a name of [`crate::provider::WIRES`].
-    pub wire: &'static str,
+    /// The wire format, a name of [`crate::provider::WIRES`], where the vendor has one of its own; else the base URL tells.
+    pub wire: Option<&'static str>,
     /// The model, if none is named.
     pub model: &'static str,
 }
@@ -24,7 +26,7 @@ pub const VENDORS: &[Vendor] = &[
         key: "OPENAI_API_KEY",
         base_url_key: Some("OPENAI_BASE_URL"),
         base_url: "https://api.openai.com/v1",
-        wire: "chat_completions",
+        wire: None,
         model: "gpt-5-mini",
     },
     Vendor {
@@ -32,7 +34,7 @@ pub const VENDORS: &[Vendor] = &[
         key: "OPENROUTER_API_KEY",
         base_url_key: None,
         base_url: "https://openrouter.ai/api/v1",
-        wire: "chat_completions",
+        wire: None,
         model: "openrouter/auto",
     },
     Vendor {
@@ -40,8 +42,8 @@ pub const VENDORS: &[Vendor] = &[
         key: "ANTHROPIC_API_KEY",
         base_url_key: None,
         base_url: "https://api.anthropic.com/v1",
-        wire: "anthropic_messages",
-        model: "claude-sonnet-4-5",
+        wire: Some(wires::ANTHROPIC_MESSAGES),
+        model: "claude-sonnet-5-5",
     },
 ];
 

@@ -103,8 +103,10 @@ impl Desk {
         let row = self.reader.counted(self.reader.run(id).await?).await?;
         let accepted = self.reader.accepted(&row).await?;
         let said = self.reader.said(&row).await?;
+        let bill = self.reader.bill(&row).await?;
         let (input, spec) = (accepted.input.to_string(), (*accepted.spec).clone());
-        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec })))
+        let (cost, unpriced) = (bill.nano_usd(), bill.unpriced().to_vec());
+        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec, cost, unpriced })))
     }
 
     async fn session(&self, id: &str, max: usize) -> Result<Answer, Fault> {

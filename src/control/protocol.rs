@@ -1,6 +1,6 @@
 //! What is said on the control socket: one JSON object a line. Pure.
 
-use hermod_actors::model::{Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow};
+use hermod_actors::model::{ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -149,6 +149,12 @@ pub struct RunDetail {
     pub said: Option<String>,
     /// With what it was accepted.
     pub spec: RunSpec,
+    /// What its model calls have cost, in nano-dollars; `None` if that is not known of all of them.
+    #[serde(default)]
+    pub cost: Option<u64>,
+    /// The models whose part of the cost is not known.
+    #[serde(default)]
+    pub unpriced: Vec<ModelRef>,
 }
 
 /// A session, and whether it can be read.

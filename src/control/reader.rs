@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::{
-    RunError,
+    Bill, RunError,
     model::{
         Account, AccountId, Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
         Usage,
@@ -220,6 +220,19 @@ impl Reader {
         })
         .await?;
         Ok(said)
+    }
+
+    /// What a run's model calls have cost.
+    pub async fn bill(&self, row: &RunRow) -> Result<Bill, Fault> {
+        let (run, mut bill) = (Some(row.id), Bill::default());
+        self.records(row.session, row.first, |(_, record)| {
+            if record.body.run() == run {
+                bill.take(&record);
+            }
+            Ok::<(), Fault>(())
+        })
+        .await?;
+        Ok(bill)
     }
 
     async fn read(&self, what: Read) -> Result<Rows, Fault> {

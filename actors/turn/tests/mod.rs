@@ -5,6 +5,7 @@ mod calls;
 mod cases;
 mod fallback;
 mod ladder;
+mod limits;
 mod steer;
 mod submissions;
 

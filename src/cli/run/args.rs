@@ -1,6 +1,10 @@
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use hermod_actors::model::Thinking;
 
 use crate::{
     cli::{
@@ -25,6 +29,8 @@ pub(crate) struct RunArgs {
     pub(crate) conversation: ConversationArgs,
     #[command(flatten)]
     pub(crate) task: TaskArgs,
+    #[command(flatten)]
+    pub(crate) asking: AskingArgs,
     /// Print one JSON object at the end, also on failure
     #[arg(long)]
     pub(crate) json: bool,
@@ -101,6 +107,22 @@ pub(crate) struct TaskArgs {
     pub(crate) timeout: Option<Duration>,
 }
 
+/// How a new run's models are asked.
+#[derive(Debug, Args)]
+pub(crate) struct AskingArgs {
+    /// How much the models are to think [default: as this conversation, else agent.thinking, else as the model]
+    #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
+    pub(crate) thinking: Option<Thinking>,
+    /// A picture that belongs to the task: PNG, JPEG, GIF or WebP; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Vec<PathBuf>,
+}
+
+fn level_parser() -> impl TypedValueParser<Value = Thinking> {
+    PossibleValuesParser::new(Thinking::ALL.map(Thinking::name))
+        .try_map(|name| Thinking::of_name(&name).ok_or("there is no such level"))
+}
+
 /// See [`redb::Durability`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durability {
@@ -139,6 +161,8 @@ impl RunArgs {
             ("--system", self.task.system.is_some()),
             ("--budget", self.task.budget.is_some()),
             ("--timeout", self.task.timeout.is_some()),
+            ("--thinking", self.asking.thinking.is_some()),
+            ("--image", !self.asking.image.is_empty()),
         ];
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),

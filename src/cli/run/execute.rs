@@ -4,16 +4,17 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{RunId, RunSpec, SessionId},
+    model::{Levels, RunId, RunSpec, SessionId, Thinking, ThinkingStyle},
     port::Journal,
 };
 
 use super::{
     args::RunArgs,
     follow::{self, Followed, Signals},
-    model, orders,
+    model, orders, pictures,
     target::Target,
 };
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
         exit::{Exit, Failure},
         inquiry,
         output::{Teller, print, print_json, say},
-        progress::{Progress, seconds},
+        progress::{Progress, dollars, seconds},
         report, workspace,
     },
     config::Config,
@@ -35,10 +36,16 @@ use crate::{
 /// A run that is waited for.
 type Ids = (RunId, SessionId);
 
+/// What a new run is to do.
+struct Task {
+    text: Arc<str>,
+    images: Vec<Bytes>,
+}
+
 /// What is to be done.
 enum Job {
     /// A new run.
-    Submit { text: Arc<str>, spec: RunSpec },
+    Submit { task: Task, spec: RunSpec },
     /// A run that was accepted earlier.
     GoOn { ids: Ids, spec: RunSpec },
 }
@@ -103,7 +110,8 @@ fn ended(result: &hermod_actors::RunResult) -> String {
         (None | Some(_), _) => String::new(),
     };
     let (iterations, tokens) = (result.iterations, result.usage.total());
-    format!("ended     {}: iterations {iterations}, tokens {tokens}{took}", result.ended)
+    let cost = result.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
+    format!("ended     {}: iterations {iterations}, tokens {tokens}{cost}{took}", result.ended)
 }
 
 async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Result<Followed, Failure> {
@@ -111,17 +119,18 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     if text.is_none() {
         args.check_without_text()?;
     }
+    let images = pictures::read(&args.asking.image)?;
     let config = Config::read(variables)?;
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    let place = match text {
-        Some(_) => Some(workspace::resolve(args.task.place(), &state)?),
+    let new = match text {
+        Some(text) => Some((Task { text, images }, workspace::resolve(args.task.place(), &state)?)),
         None => None,
     };
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let store = Store { journal: inquiry::open(&state, durability.into()).await?, state };
     let (desk, mut orders) = Desk::new(Reader::new(Arc::clone(&store.journal)));
     let server = Server::start(&store.state, desk).map_err(|error| say(format!("control   {error}"))).ok();
-    let followed = hold(args, (&config, variables), (&store, &mut orders), text.zip(place), ids).await;
+    let followed = hold(args, (&config, variables), (&store, &mut orders), new, ids).await;
     if let Some(server) = server {
         // Nobody carries anything out any more; whoever still waits for that looks for himself.
         drop(orders);
@@ -141,14 +150,14 @@ async fn hold(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
     (store, orders): (&Store, &mut Orders),
-    new: Option<(Arc<str>, PathBuf)>,
+    new: Option<(Task, PathBuf)>,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
     let reader = Reader::new(Arc::clone(&store.journal));
     let target = Target::find(&reader, &args.conversation).await?;
     let mut endpoints = endpoints(args, (config, variables), &target, &store.state).await;
-    let job = if let Some((text, place)) = new {
-        Job::Submit { text, spec: new_spec((config, args), &target, &endpoints, (&place, &store.state))? }
+    let job = if let Some((task, place)) = new {
+        Job::Submit { task, spec: new_spec((config, args), &target, &endpoints, (&place, &store.state))? }
     } else {
         let (row, spec) = target.unfinished()?;
         Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
@@ -192,11 +201,13 @@ async fn carry_out(
     let mut signals = Signals::listen()?;
     announce(job.spec());
     match job {
-        Job::Submit { text, spec } => {
+        Job::Submit { task, spec } => {
+            notes(&spec, &task).iter().for_each(say);
             let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
             let place = spec.workspace.clone();
-            let request =
-                RunRequest { session: target.choice.clone(), spec: Some(spec), ..RunRequest::new(text) };
+            let session = target.choice.clone();
+            let images = task.images;
+            let request = RunRequest { session, images, spec: Some(spec), ..RunRequest::new(task.text) };
             let accepted = tokio::select! {
                 biased;
                 accepted = runtime.submit(request) => accepted?,
@@ -238,6 +249,26 @@ fn announce(spec: &RunSpec) {
     }
 }
 
+/// What of the task a model of the chain is not told, and why.
+fn notes(spec: &RunSpec, task: &Task) -> Vec<String> {
+    let thinking = spec.untold().map(|(model, level)| {
+        let traits = spec.traits_of(model);
+        let why = match (traits.thinking, traits.levels) {
+            (None, _) => format!("how {model} is told is not known; set thinking in [models.\"{model}\"]"),
+            (Some(ThinkingStyle::None), _) => format!("{model} cannot be told how much to think"),
+            (Some(_), levels) => {
+                let levels = levels.into_iter().flat_map(Levels::iter).map(Thinking::name);
+                format!("{model} takes only {}", levels.collect::<Vec<_>>().join(", "))
+            }
+        };
+        format!("thinking  {} is left out: {why}", level.name())
+    });
+    let blind = spec.chain.iter().filter(|model| !task.images.is_empty() && !spec.traits_of(model).sees());
+    let images =
+        blind.map(|model| format!("images    {model} does not see pictures; it is told that they are there"));
+    thinking.chain(images).collect()
+}
+
 async fn endpoints(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
@@ -257,19 +288,27 @@ fn new_spec(
 ) -> Result<RunSpec, Failure> {
     let choice = model::choose((config, args), target.before.as_ref(), endpoints.found(), state)?;
     let budget = args.task.budget.unwrap_or_default();
-    if budget.amounts.usd.is_some() {
-        return Err(Failure::usage(format!(
-            "--budget usd: the price of {} is not known, so no limit in dollars can be kept; limit tokens instead",
-            choice.chain.first().map_or_else(String::new, ToString::to_string)
-        )));
-    }
     let mut spec = daemon::spec(config, choice.chain, choice.script, place);
+    if budget.amounts.usd.is_some() {
+        return Err(no_limit_in_dollars(&spec));
+    }
     budget.apply(&mut spec.limits);
     // Whoever waits at a terminal ends a run when he has waited enough: only a limit of the user's own counts.
     let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
     spec.limits.timeout_ms = args.task.timeout.map(budget::millis).or(configured);
+    let session = target.before.as_ref().and_then(|before| before.thinking);
+    spec.thinking = args.asking.thinking.or(session).or(spec.thinking);
     spec.system = args.task.system.as_deref().map(Into::into);
     Ok(spec)
+}
+
+fn no_limit_in_dollars(spec: &RunSpec) -> Failure {
+    let unpriced = spec.chain.iter().find(|model| spec.traits_of(model).price.is_none());
+    let why = match unpriced {
+        Some(model) => format!("the price of {model} is not known, so no limit in dollars can be kept"),
+        None => "limits in dollars are not kept yet".to_owned(),
+    };
+    Failure::usage(format!("--budget usd: {why}; limit tokens instead"))
 }
 
 /// The task: TEXT itself, or all of standard input if it is `-`.

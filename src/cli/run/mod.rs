@@ -5,6 +5,7 @@ mod execute;
 mod follow;
 mod model;
 mod orders;
+mod pictures;
 mod target;
 
 pub(crate) use args::RunArgs;

@@ -319,7 +319,8 @@ impl Tokens {
         let (cached_tokens, cache_write_tokens) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
         let input_tokens =
             input.unwrap_or(0).saturating_add(cached_tokens).saturating_add(cache_write_tokens);
-        Some(Usage { input_tokens, output_tokens: output.unwrap_or(0), cached_tokens, cache_write_tokens })
+        let output_tokens = output.unwrap_or(0);
+        Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: 0 })
     }
 }
 

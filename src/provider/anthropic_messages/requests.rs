@@ -31,6 +31,7 @@ fn request(system: &str, tools: &[ToolSpec], messages: Segments, cache: Cache) -
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
         model: "m \"1\"".into(),
+        credential: hermod_actors::model::CredentialId::default(),
         max_tokens: 8_192,
         thinking: None,
         head: encoder(true, cache).head(system, tools),

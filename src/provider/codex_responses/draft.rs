@@ -225,6 +225,7 @@ fn usage_of(fields: &UsageFields<'_>) -> Usage {
         output_tokens: fields.output_tokens.count().unwrap_or(0),
         cached_tokens: details.and_then(|details| details.cached_tokens.count()).unwrap_or(0),
         cache_write_tokens: details.and_then(|details| details.cache_write_tokens.count()).unwrap_or(0),
+        apart_tokens: 0,
     }
 }
 

@@ -33,6 +33,7 @@ fn request(encoder: &ResponsesEncoder, system: &str, tools: &[ToolSpec], message
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
         model: "m \"1\"".into(),
+        credential: hermod_actors::model::CredentialId::default(),
         max_tokens: 700,
         thinking: None,
         head: encoder.head(system, tools),

@@ -1,0 +1,175 @@
+//! What a run's model calls cost: what was used times what that costs, from the records. Pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::model::{Attempt, Body, CallId, ModelRef, Record, RunSpec, Usage};
+
+/// Adds up what one run's calls cost, record by record, by the prices that were known when it was accepted.
+///
+/// Only answers are counted: what a failed attempt was billed for nobody says.
+#[derive(Debug, Clone, Default)]
+pub struct Bill {
+    /// `None` until the record that accepted the run was taken.
+    spec: Option<Arc<RunSpec>>,
+    asked: BTreeMap<(CallId, Attempt), ModelRef>,
+    nano_usd: u64,
+    unpriced: Vec<ModelRef>,
+}
+
+impl Bill {
+    /// Takes the run's next record.
+    pub fn take(&mut self, record: &Record) {
+        match &record.body {
+            Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
+            Body::ModelStarted(started) => {
+                self.asked.insert((started.call, started.attempt), started.model.clone());
+            }
+            Body::ModelAnswered(answered) => {
+                self.charge((answered.call, answered.attempt), answered.usage.as_ref());
+            }
+            Body::LateSettled(late) => self.charge((late.call, late.attempt), Some(&late.usage)),
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
+            | Body::CallAdmitted(_)
+            | Body::CallStarted(_)
+            | Body::CallEnded(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => {}
+        }
+    }
+
+    fn charge(&mut self, call: (CallId, Attempt), usage: Option<&Usage>) {
+        let (Some(spec), Some(model)) = (&self.spec, self.asked.get(&call)) else { return };
+        let price = spec.traits_of(model).price;
+        match usage.zip(price).and_then(|(usage, price)| price.of(usage)) {
+            Some(cost) => self.nano_usd = self.nano_usd.saturating_add(cost),
+            None if self.unpriced.contains(model) => {}
+            None => self.unpriced.push(model.clone()),
+        }
+    }
+
+    /// What the calls cost, in nano-dollars; `None` if that is not known of all of them.
+    pub fn nano_usd(&self) -> Option<u64> {
+        (self.spec.is_some() && self.unpriced.is_empty()).then_some(self.nano_usd)
+    }
+
+    /// The models that have answered and whose part is not known, in their order: they have no price, or none for a call
+    /// as long as one of these, or their provider does not say what it used.
+    pub fn unpriced(&self) -> &[ModelRef] {
+        &self.unpriced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        Amounts, AssistantMessage, Finish, Hash, Incarnation, LateSettled, Limits, ModelAnswered,
+        ModelStarted, ModelTraits, Price, RunAccepted, RunId, Timestamp,
+    };
+
+    const RUN: RunId = RunId::from_bits(1);
+    const PRICE: Price =
+        Price { input: 1_000, output: 2_000, cache_read: 100, cache_write: 1_250, up_to: None };
+
+    fn model(name: &str) -> ModelRef {
+        ModelRef { provider: "p".into(), model: name.into() }
+    }
+
+    fn record(body: Body) -> Record {
+        Record { at: Timestamp(0), active_ms: 0, body }
+    }
+
+    /// A run that may ask `a`, which costs as above, and `b`, whose price is not known.
+    fn accepted() -> Record {
+        let spec = RunSpec {
+            chain: vec![model("a"), model("b")],
+            traits: vec![
+                ModelTraits { price: Some(PRICE), ..ModelTraits::default() },
+                ModelTraits::default(),
+            ],
+            thinking: None,
+            workspace: "/w".into(),
+            task: "t".into(),
+            tools: Vec::new(),
+            limits: Limits::default(),
+            system: None,
+            script: None,
+        };
+        let (images, history) = (Arc::default(), Arc::default());
+        let accepted = RunAccepted { run: RUN, input: "hi".into(), images, history, spec: Arc::new(spec) };
+        record(Body::RunAccepted(Box::new(accepted)))
+    }
+
+    fn started(iteration: u32, attempt: Attempt, name: &str) -> Record {
+        let started = ModelStarted {
+            call: CallId { run: RUN, iteration, n: 0 },
+            attempt,
+            model: model(name),
+            view: 1,
+            request: Hash::of(b""),
+            max_tokens: 1,
+            prefix: None,
+            reserved: Amounts::default(),
+            incarnation: Incarnation::default(),
+        };
+        record(Body::ModelStarted(Box::new(started)))
+    }
+
+    fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+        Usage { input_tokens, output_tokens, ..Usage::default() }
+    }
+
+    fn answered(iteration: u32, attempt: Attempt, usage: Option<Usage>) -> Record {
+        let call = CallId { run: RUN, iteration, n: 0 };
+        let message = Arc::new(AssistantMessage::default());
+        let answered =
+            ModelAnswered { call, attempt, message, finish: Finish::Stop, flaw: None, fallback: None, usage };
+        record(Body::ModelAnswered(Box::new(answered)))
+    }
+
+    #[track_caller]
+    fn check(records: &[Record], cost: Option<u64>, unpriced: &[&str]) {
+        let mut bill = Bill::default();
+        records.iter().for_each(|record| bill.take(record));
+        let names: Vec<&str> = bill.unpriced().iter().map(|model| &*model.model).collect();
+        assert_eq!((bill.nano_usd(), names.as_slice()), (cost, unpriced));
+    }
+
+    #[test]
+    fn each_answer_costs_what_its_model_costs() {
+        check(&[accepted()], Some(0), &[]);
+        let first = [accepted(), started(1, 1, "a"), answered(1, 1, Some(usage(10, 5)))];
+        check(&first, Some(20_000), &[]);
+        let second = [started(2, 1, "a"), answered(2, 1, Some(usage(1, 0)))];
+        check(&[first.as_slice(), &second].concat(), Some(21_000), &[]);
+        let unknown = [started(2, 1, "b"), answered(2, 1, Some(usage(1, 0)))];
+        check(
+            &[first.as_slice(), &unknown, &[started(3, 1, "b"), answered(3, 1, None)]].concat(),
+            None,
+            &["b"],
+        );
+    }
+
+    #[test]
+    fn an_attempt_that_fell_back_is_not_charged_and_a_late_one_is() {
+        let fell_back =
+            [accepted(), started(1, 1, "b"), started(1, 2, "a"), answered(1, 2, Some(usage(1, 1)))];
+        check(&fell_back, Some(3_000), &[]);
+        let call = CallId { run: RUN, iteration: 1, n: 0 };
+        let late = |attempt| LateSettled { call, attempt, usage: usage(2, 0), booked: Amounts::default() };
+        let late = |attempt| record(Body::LateSettled(late(attempt)));
+        check(&[fell_back.as_slice(), &[late(1)]].concat(), None, &["b"]);
+        check(&[fell_back.as_slice(), &[late(2)]].concat(), Some(5_000), &[]);
+    }
+
+    #[test]
+    fn what_nobody_says_is_not_taken_as_zero() {
+        check(&[accepted(), started(1, 1, "a"), answered(1, 1, None)], None, &["a"]);
+        check(&[], None, &[]);
+    }
+}

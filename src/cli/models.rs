@@ -1,0 +1,114 @@
+//! `hermod models`: what is known of models.
+
+use clap::{Args, Subcommand};
+use hermod_actors::model::{Thinking, ThinkingStyle};
+use serde_json::{Map, Value, json};
+
+use super::{
+    exit::Failure,
+    output::{print, print_json},
+    table,
+};
+use crate::{
+    config::{Config, Count, Dollars, ModelSection, PriceSection},
+    environment::Variables,
+};
+
+/// What is known of models: limits, thinking, prices
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List what the program knows and what your configuration adds; prices in dollars per million tokens
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Shows what is asked for.
+pub(crate) fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), Failure> {
+    let Verb::List { json } = args.verb;
+    let config = Config::read(variables)?;
+    let entries = entries(&config);
+    if json {
+        let object = |(name, from, section): &Entry<'_>| object(name, from, section);
+        return print_json(&Value::from(entries.iter().map(object).collect::<Vec<_>>()));
+    }
+    let rows: Vec<_> = entries.iter().map(|(name, from, section)| row(name, from, section)).collect();
+    let head = ["MODEL", "WINDOW", "MAX OUTPUT", "THINKING", "IMAGES", "INPUT", "OUTPUT", "CACHED", "FROM"];
+    print(&table::render(head, &rows))
+}
+
+/// A name, who says so, and what.
+type Entry<'a> = (&'a str, &'static str, &'a ModelSection);
+
+/// The user's entries on top. Each is shown as it stands: what of them a model gets is decided where it is asked.
+fn entries(config: &Config) -> Vec<Entry<'_>> {
+    let user = config.models.iter().map(|(name, section)| (name.as_str(), "config", section));
+    let known = config.known_models.iter().map(|(name, section)| (name.as_str(), "program", section));
+    user.chain(known).collect()
+}
+
+fn row(name: &str, from: &str, section: &ModelSection) -> [String; 9] {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let count = |count: Option<Count>| or_dash(count.map(|count| count.0.to_string()));
+    let price = |of: fn(&PriceSection) -> Option<Dollars>| {
+        or_dash(section.price.as_ref().and_then(of).map(|price| dollars(price).to_string()))
+    };
+    [
+        name.to_owned(),
+        count(section.window),
+        count(section.max_output),
+        or_dash(section.thinking.map(|style| style.0.name().to_owned())),
+        or_dash(section.images.map(|flag| if flag.0 { "yes" } else { "no" }.to_owned())),
+        price(|price| price.input),
+        price(|price| price.output),
+        price(|price| price.cache_read),
+        from.to_owned(),
+    ]
+}
+
+/// `{model, from, window, max_output, thinking, thinking_levels, thinking_level, images, price}`, `null` where nothing is
+/// said.
+fn object(name: &str, from: &str, section: &ModelSection) -> Value {
+    let levels =
+        section.thinking_levels.map(|levels| levels.0.iter().map(Thinking::name).collect::<Vec<_>>());
+    json!({
+        "model": name,
+        "from": from,
+        "window": section.window.map(|count| count.0),
+        "max_output": section.max_output.map(|count| count.0),
+        "thinking": section.thinking.map(|style| ThinkingStyle::name(style.0)),
+        "thinking_levels": levels,
+        "thinking_level": section.thinking_level.and_then(|level| level.0).map(Thinking::name),
+        "images": section.images.map(|flag| flag.0),
+        "price": section.price.as_ref().map(price),
+    })
+}
+
+/// The prices that are said, in dollars per million tokens.
+fn price(price: &PriceSection) -> Value {
+    let said = [
+        ("input", price.input.map(dollars)),
+        ("output", price.output.map(dollars)),
+        ("cache_read", price.cache_read.map(dollars)),
+        ("cache_write", price.cache_write.map(dollars)),
+        ("cache_write_1h", price.cache_write_1h.map(dollars)),
+        ("up_to", price.up_to.map(|count| count.0.into())),
+    ];
+    let said = said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(said.collect::<Map<_, _>>())
+}
+
+/// As a number that is written as it was read.
+fn dollars(price: Dollars) -> Value {
+    #[allow(clippy::cast_precision_loss)] // prices are far below 2^53
+    let fraction = price.0 as f64 / 1e3;
+    if price.0.is_multiple_of(1_000) { (price.0 / 1_000).into() } else { fraction.into() }
+}
