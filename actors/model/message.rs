@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use super::Artifact;
 
+/// How a text begins that the runtime itself says to a model in the user's place.
+pub const FROM_RUNTIME: &str = "[From the runtime, not from the user: ";
+
 /// One message of the model's view, as every wire format understands it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {

@@ -32,8 +32,8 @@ pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use message::{
-    Answer, AssistantMessage, Content, Finish, Flaw, Image, ImageFormat, Message, Opaque, Origin, ToolCall,
-    Usage,
+    Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, Message, Opaque,
+    Origin, ToolCall, Usage,
 };
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};

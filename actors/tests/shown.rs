@@ -38,7 +38,7 @@ impl Provider for Kept {
         request: ModelRequest,
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
-        self.1.lock().unwrap().push(request.clone());
+        self.1.lock().expect("nobody panics").push(request.clone());
         self.0.call(request, deltas)
     }
 }
@@ -72,7 +72,7 @@ impl Scene {
 
     /// The views of all requests so far.
     fn views(&self) -> Vec<Vec<Value>> {
-        self.asked.lock().unwrap().iter().map(PlainEncoder::decode).collect()
+        self.asked.lock().expect("nobody panics").iter().map(PlainEncoder::decode).collect()
     }
 
     /// The bytes of all requests so far.
@@ -81,7 +81,7 @@ impl Scene {
             let messages = request.messages.clone().assemble(&[], &request.pictures).concat();
             [request.head.bytes.as_ref(), &messages].concat()
         };
-        self.asked.lock().unwrap().iter().map(whole).collect()
+        self.asked.lock().expect("nobody panics").iter().map(whole).collect()
     }
 }
 
@@ -172,10 +172,10 @@ async fn a_picture_is_there_after_a_crash_and_said_to_be_missing_if_it_is_not() 
 
 /// What each model call's start says of its prefix.
 async fn prefixes(scene: &Scene, session: SessionId) -> Vec<Option<PrefixChange>> {
-    let records = scene.runtime.journal(session, 1).await.unwrap();
-    let started = records.iter().filter_map(|(_, record)| match &record.body {
-        Body::ModelStarted(started) => Some(started.prefix),
-        _ => None,
+    let records = scene.runtime.journal(session, 1).await.expect("its journal");
+    let started = records.iter().filter_map(|(_, record)| {
+        let Body::ModelStarted(started) = &record.body else { return None };
+        Some(started.prefix)
     });
     started.collect()
 }
@@ -236,7 +236,7 @@ async fn a_request_begins_as_the_one_before_it_or_its_start_says_why_not() {
     // A level of thinking and the model are not in these bytes.
     let bytes = scene.bytes();
     for (n, pair) in bytes.windows(2).enumerate() {
-        let change = told[(n + 1) / 2];
+        let change = told[n.div_ceil(2)];
         let change = if n % 2 == 1 { change.0 } else { change.1 };
         let same = pair[1].starts_with(&pair[0]);
         let in_bytes = matches!(change, Some(PrefixChange::System | PrefixChange::Tools));

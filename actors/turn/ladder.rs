@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Answer, AssistantMessage, Cause, Ended, Finish, Flaw, Hash, Hasher, ModelAnswered, Outcome},
+    model::{
+        Answer, AssistantMessage, Cause, Ended, FROM_RUNTIME, Finish, Flaw, Hash, Hasher, ModelAnswered,
+        Outcome,
+    },
     policy::is_housekeeping,
     turn::{
         Fault, Plan, Turn,
@@ -261,7 +264,7 @@ impl Ladder {
     }
 
     fn postscript(&self) -> Option<Postscript> {
-        let prompt = match self.prompt.as_ref()? {
+        let prompt: Arc<str> = match self.prompt.as_ref()? {
             Prompt::Nudge => NUDGE.into(),
             Prompt::Continue => CONTINUE.into(),
             Prompt::GoOnFrom(thoughts) => {
@@ -269,6 +272,7 @@ impl Ladder {
                 format!("{THOUGHT}\n<thoughts>\n{thoughts}\n</thoughts>\n{then}").into()
             }
         };
+        debug_assert!(prompt.starts_with(FROM_RUNTIME), "{prompt}");
         Some(Postscript { partial: self.parts.clone(), prompt })
     }
 }

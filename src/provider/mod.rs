@@ -6,6 +6,7 @@ pub mod codex_responses;
 mod excerpt;
 pub mod failure;
 mod http;
+mod ids;
 mod loose;
 mod names;
 mod pieces;

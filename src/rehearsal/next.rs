@@ -33,7 +33,7 @@ impl Scripted<'_> {
 
 /// The answer to a conversation: a function of the two and of nothing else.
 pub fn next<'s>(script: &'s Script, conversation: &Conversation<'_>) -> Scripted<'s> {
-    let run = conversation.run(|user| !script.nudges.is_empty() && script.is_nudge(&user.text()));
+    let run = conversation.run(|user| script.is_nudge(&user.text()));
     let number = run.map_or(1, |run| run.step());
     let step = run.and_then(|run| script.steps_for(&run.user.text())).and_then(|steps| steps.at(number));
     let (Some(run), Some(step)) = (run, step) else {
@@ -65,8 +65,10 @@ pub fn call_id(step: u64, n: u64) -> String {
 
 /// The step that a call id names.
 pub(super) fn step_of(id: &str) -> Option<u64> {
-    let (step, n) = id.strip_prefix("rh_")?.split_once('_')?;
-    n.parse::<u64>().ok()?;
+    // Clients that need ids of their own put something behind it.
+    let mut parts = id.strip_prefix("rh_")?.split('_');
+    let step = parts.next()?;
+    parts.next()?.parse::<u64>().ok()?;
     step.parse().ok()
 }
 

@@ -1,4 +1,4 @@
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use hermod_actors::{
     model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Opaque, Origin, ToolCall, Usage},
@@ -14,6 +14,7 @@ use super::{
 use crate::provider::{
     excerpt::excerpt,
     failure::failure_in_stream,
+    ids::make_distinct,
     loose::Loose,
     reader::{self, Unread, senseless, with_json},
     wire::Progress,
@@ -285,7 +286,6 @@ impl Draft {
     fn message(self, finish: Finish) -> AssistantMessage {
         let mut message = AssistantMessage::default();
         let mut parts = Parts::default();
-        let mut ids = HashSet::new();
         for (_, block) in self.blocks {
             message.reasoning.push_str(block.reasoning());
             // A thought without a signature is either unfinished, or of a vendor that signs none and wants it all the same.
@@ -298,12 +298,13 @@ impl Draft {
                 Block::Text(text) => message.text.push_str(&text.text),
                 Block::Call(call) => message.calls.push(ToolCall {
                     arguments: call.arguments().to_owned(),
-                    id: own_id(call.id, message.calls.len(), &mut ids),
+                    id: call.id,
                     name: call.name,
                 }),
                 Block::Thinking { .. } | Block::Kept { .. } | Block::Ignored => {}
             }
         }
+        make_distinct(message.calls.iter_mut().map(|call| &mut call.id));
         let parts = parts.finish();
         message.opaque =
             (!parts.is_empty()).then(|| Arc::new(Opaque { origin: Arc::clone(&self.origin), parts }));
@@ -322,15 +323,6 @@ impl Tokens {
         let output_tokens = output.unwrap_or(0);
         Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: 0 })
     }
-}
-
-/// `id`, or another for the call with this number if there is none, or an earlier call has it.
-fn own_id(id: String, n: usize, taken: &mut HashSet<String>) -> String {
-    let others = (n..=n + MAX_CALLS).map(|n| format!("call_{n}"));
-    let mut ids = std::iter::once(id).filter(|id| !id.is_empty()).chain(others);
-    let id = ids.find(|id| !taken.contains(id)).unwrap_or_default();
-    taken.insert(id.clone());
-    id
 }
 
 fn cut(message: &str) -> Failure {

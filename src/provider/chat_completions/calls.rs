@@ -1,10 +1,11 @@
-use std::collections::HashSet;
-
 use hermod_actors::model::ToolCall;
 use serde_json::Value;
 
 use super::chunk::{CallDelta, Function};
-use crate::provider::loose::{Loose, Maybe, is_object};
+use crate::provider::{
+    ids::make_distinct,
+    loose::{Loose, Maybe, is_object},
+};
 
 /// Calls that one answer may ask for.
 pub(super) const MAX_CALLS: usize = 1_024;
@@ -101,14 +102,7 @@ impl Calls {
         let extra = |(n, slot): (usize, &mut Slot)| slot.extra.take().map(|extra| (n, extra));
         let extras = self.slots.iter_mut().enumerate().filter_map(extra).collect();
         let mut calls: Vec<ToolCall> = self.slots.into_iter().map(|slot| slot.call).collect();
-        let mut taken: HashSet<String> = HashSet::new();
-        for (n, call) in calls.iter_mut().enumerate() {
-            if call.id.is_empty() || taken.contains(&call.id) {
-                let mut ids = (n..=n + MAX_CALLS).map(|n| format!("call_{n}"));
-                call.id = ids.find(|id| !taken.contains(id)).unwrap_or_default();
-            }
-            taken.insert(call.id.clone());
-        }
+        make_distinct(calls.iter_mut().map(|call| &mut call.id));
         (calls, extras)
     }
 }

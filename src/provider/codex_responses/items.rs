@@ -1,12 +1,10 @@
-use std::collections::HashSet;
-
 use hermod_actors::model::ToolCall;
 
 use super::{
     event::Item,
     slot::{Kind, MAX_PARTS, PartKind, SLOT_BYTES, Slot, TooMany},
 };
-use crate::provider::loose::Maybe;
+use crate::provider::{ids::make_distinct, loose::Maybe};
 
 /// The output items of an answer, put together from events that name them by place, by id, by both or not at all.
 #[derive(Debug, Clone, Default)]
@@ -197,17 +195,13 @@ impl Items {
 
     /// The calls in their order, each with an id of its own.
     pub(super) fn calls(&self) -> Vec<ToolCall> {
-        let mut taken: HashSet<String> = HashSet::new();
-        let slots = self.slots.iter().filter(|slot| slot.is_call());
-        let calls = slots.enumerate().map(|(n, slot)| {
-            let mut id = if slot.call_id.is_empty() { &slot.id } else { &slot.call_id }.clone();
-            if id.is_empty() || taken.contains(&id) {
-                let mut ids = (n..=n + MAX_PARTS).map(|n| format!("call_{n}"));
-                id = ids.find(|id| !taken.contains(id)).unwrap_or_default();
-            }
-            taken.insert(id.clone());
-            ToolCall { id, name: slot.name.clone(), arguments: slot.arguments.clone() }
-        });
-        calls.collect()
+        let call = |slot: &Slot| ToolCall {
+            id: if slot.call_id.is_empty() { &slot.id } else { &slot.call_id }.clone(),
+            name: slot.name.clone(),
+            arguments: slot.arguments.clone(),
+        };
+        let mut calls: Vec<ToolCall> = self.slots.iter().filter(|slot| slot.is_call()).map(call).collect();
+        make_distinct(calls.iter_mut().map(|call| &mut call.id));
+        calls
     }
 }

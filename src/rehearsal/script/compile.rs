@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hermod_actors::model::Finish;
+use hermod_actors::model::{FROM_RUNTIME, Finish};
 use regex_lite::Regex;
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ impl Script {
 
     /// Whether this text does not begin the script again.
     pub(in crate::rehearsal) fn is_nudge(&self, user: &str) -> bool {
-        self.nudges.iter().any(|nudge| nudge.fits(user))
+        user.starts_with(FROM_RUNTIME) || self.nudges.iter().any(|nudge| nudge.fits(user))
     }
 }
 
