@@ -21,6 +21,7 @@ mod table;
 mod telemetry;
 mod terminal;
 mod tree;
+mod wire;
 mod workspace;
 
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ enum Command {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Rehearse(rehearse::RehearseArgs),
+    Wire(wire::WireArgs),
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
     Completions(completions::CompletionsArgs),
@@ -114,6 +116,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
+        Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => providers::execute(args, variables).await?,
         Command::Completions(args) => completions::execute(&args)?,
