@@ -93,7 +93,8 @@ pub fn response(sdk: &Value) -> Facts {
 pub fn anthropic_message(sdk: &Value) -> Facts {
     let calls = calls(sdk, |sdk| call(text(&sdk["id"]), text(&sdk["name"]), sdk["input"].clone()));
     let stop = match text(&sdk["stop_reason"]) {
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        // A paused answer is to be gone on with, as one that is cut off at the limit.
+        "max_tokens" | "model_context_window_exceeded" | "pause_turn" => Stop::Length,
         "refusal" => Stop::Refused,
         _ => Stop::Other,
     };
