@@ -400,7 +400,7 @@ mod tests {
             Ok(&["openai/gpt-5-mini", "openrouter/x/y"]),
         );
         check(&[OPENAI], &["openrouter/x/y"], Err("set OPENROUTER_API_KEY"));
-        check(&[OPENAI, ANTHROPIC], &["anthropic/x"], Err("speaks anthropic_messages"));
+        check(&[OPENAI, ANTHROPIC], &["anthropic/x"], Ok(&["openai/gpt-5-mini", "anthropic/x"]));
     }
 
     #[test]
@@ -414,10 +414,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wire_format_that_is_not_spoken_is_refused_only_when_used() {
-        check(&[ANTHROPIC], Wanted::default(), Err("speaks anthropic_messages"));
+    fn a_key_is_enough_to_speak_to_its_vendor() {
+        check(&[ANTHROPIC], Wanted::default(), Ok("anthropic/claude-sonnet-4-5"));
         check(&[ANTHROPIC, OPENAI], Wanted::default(), Ok("openai/gpt-5-mini"));
-        check(&[ANTHROPIC, OPENAI], provider("anthropic"), Err("speaks anthropic_messages"));
+        check(&[ANTHROPIC, OPENAI], provider("anthropic"), Ok("anthropic/claude-sonnet-4-5"));
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub struct Segments {
     len: usize,
     /// Where a cache marker may be put, as places in the bytes; the last few.
     marks: Vec<usize>,
-    /// See [`Segments::is_foreign`].
-    foreign: bool,
+    /// See [`Segments::is_foreign`]; `None` while the turn has asked for no calls.
+    foreign: Option<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -76,14 +76,24 @@ impl Segments {
         self.pieces.is_empty()
     }
 
+    /// Says that a user's message begins a turn, in which nobody has asked for calls yet.
+    pub fn begin_turn(&mut self) {
+        self.foreign = None;
+    }
+
     /// Says whether the last answer that asked for calls lacks opaque state that its maker would want to see.
     pub fn set_foreign(&mut self, foreign: bool) {
-        self.foreign = foreign;
+        self.foreign = Some(foreign);
+    }
+
+    /// Whether [`Segments::set_foreign`] was told since the turn began.
+    pub const fn has_asked(&self) -> bool {
+        self.foreign.is_some()
     }
 
     /// Whether the calls at the end of the view were asked for by somebody whose state the asked model cannot read.
     pub const fn is_foreign(&self) -> bool {
-        self.foreign
+        matches!(self.foreign, Some(true))
     }
 
     /// The pictures in it.

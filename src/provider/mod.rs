@@ -1,5 +1,6 @@
 //! Model providers: one file per wire format, each pure (bytes in, values out), and one that talks HTTP.
 
+pub mod anthropic_messages;
 pub mod chat_completions;
 mod excerpt;
 mod failure;
@@ -10,6 +11,7 @@ mod names;
 mod pieces;
 mod reader;
 pub mod sse;
+mod think;
 mod wire;
 
 pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig, check_base_url};
@@ -47,7 +49,13 @@ pub enum Cache {
 }
 
 /// All wire formats: a new one is a file and a line here.
-pub const WIRES: &[Wire] = &[Wire {
-    name: chat_completions::NAME,
-    make: |dialect| Box::new(chat_completions::ChatCompletions::of(dialect)),
-}];
+pub const WIRES: &[Wire] = &[
+    Wire {
+        name: chat_completions::NAME,
+        make: |dialect| Box::new(chat_completions::ChatCompletions::of(dialect)),
+    },
+    Wire {
+        name: anthropic_messages::NAME,
+        make: |dialect| Box::new(anthropic_messages::AnthropicMessages::of(dialect)),
+    },
+];

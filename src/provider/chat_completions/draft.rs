@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::{
     calls::{Calls, MAX_CALLS, TooMany},
     chunk::{Choice, Chunk, Delta, UsageFields},
-    think::{Piece, Splitter},
 };
 use crate::provider::{
     failure::failure_in_stream,
     loose::Loose,
     reader::{self, Unread, senseless, with_json},
+    think::{Piece, Splitter},
     wire::Progress,
 };
 

@@ -6,7 +6,6 @@ mod draft;
 mod encode;
 #[cfg(test)]
 mod tests;
-mod think;
 
 use std::sync::Arc;
 

@@ -1,0 +1,350 @@
+use std::{collections::HashSet, sync::Arc};
+
+use hermod_actors::{
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Opaque, Origin, ToolCall, Usage},
+    port::Deltas,
+};
+use serde_json::Value;
+
+use super::{
+    block::{Block, Call, Text, is_kept},
+    event::{Delta, Document, Event, UsageFields},
+    parts::Parts,
+};
+use crate::provider::{
+    excerpt::excerpt,
+    failure::failure_in_stream,
+    loose::Loose,
+    reader::{self, Unread, senseless, with_json},
+    wire::Progress,
+};
+
+/// Bytes that one answer may have.
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
+/// Calls that one answer may ask for.
+const MAX_CALLS: usize = 1_024;
+/// Blocks that one answer may have.
+const MAX_BLOCKS: usize = 4 * MAX_CALLS;
+/// What one block costs at least.
+const BLOCK_BYTES: usize = 64;
+/// Characters that are shown of an error that does not explain itself.
+const SHOWN: usize = 200;
+
+/// An answer that comes in pieces.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    origin: Arc<Origin>,
+    /// The blocks in the order in which they began, each with the vendor's index, if it gave one.
+    blocks: Vec<(Option<u64>, Block)>,
+    calls: usize,
+    /// Why the model stopped, as soon as that is known.
+    finish: Option<Finish>,
+    tokens: Tokens,
+    size: usize,
+}
+
+/// Tokens as the vendor counts them: `input` is what was neither read from the cache nor written to it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tokens {
+    input: Option<u64>,
+    output: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+}
+
+impl reader::Draft for Draft {
+    fn event(&mut self, data: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure> {
+        with_json(data, &mut String::new(), |event: Event<'_>| {
+            if event.error != Loose::Nothing {
+                return Err(failure_in_stream(&event.error.into_value()));
+            }
+            if event.kind.text() == "error" {
+                return Err(failure_in_stream(&Value::String(excerpt(data, SHOWN))));
+            }
+            self.push(event, deltas)
+        })
+        .unwrap_or_else(|error| Err(senseless(&error, data)))
+    }
+
+    fn document(&mut self, body: &[u8], deltas: &dyn Deltas) -> Result<bool, Unread> {
+        let taken = with_json(body, &mut String::new(), |document: Document<'_>| {
+            if document.error != Loose::Nothing {
+                return Err(failure_in_stream(&document.error.into_value()));
+            }
+            let Some(blocks) = document.content.0 else { return Ok(false) };
+            for block in blocks {
+                self.start(None, block, deltas)?;
+            }
+            self.take_usage(document.usage.0);
+            self.finish = finish_of(document.stop_reason.text());
+            Ok(true)
+        });
+        taken.map_err(Unread::Json)?.map_err(Unread::Failure)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    fn finish(self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+        self.end(deltas)
+    }
+}
+
+impl Draft {
+    /// The begin of an answer that `origin` makes.
+    pub(super) fn new(origin: Arc<Origin>) -> Self {
+        Self { origin, blocks: Vec::new(), calls: 0, finish: None, tokens: Tokens::default(), size: 0 }
+    }
+
+    /// Takes the next event.
+    fn push(&mut self, event: Event<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
+        let before = (self.size, self.finish);
+        let index = event.index.count();
+        match event.kind.text() {
+            "message_start" => self.take_usage(event.message.0.and_then(|message| message.usage.0)),
+            "content_block_start" => self.start(index, event.content_block, deltas)?,
+            "content_block_delta" => self.take_delta(index, event.delta.0.unwrap_or_default(), deltas)?,
+            "content_block_stop" => self.stop(index, deltas),
+            "message_delta" => {
+                let delta = event.delta.0.unwrap_or_default();
+                self.finish = finish_of(delta.stop_reason.text()).or(self.finish);
+                self.take_usage(event.usage.0);
+            }
+            "message_stop" => return Ok(Progress::Done),
+            // `ping`, and what is still to be invented.
+            _ => {}
+        }
+        Ok(if before == (self.size, self.finish) { Progress::Quiet } else { Progress::Content })
+    }
+
+    /// Begins a block, with what of it has come already.
+    fn start(&mut self, index: Option<u64>, block: Value, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let Value::Object(mut block) = block else { return Ok(()) };
+        let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut text = |name: &str| match block.get_mut(name).map(Value::take) {
+            Some(Value::String(text)) => text,
+            Some(_) | None => String::new(),
+        };
+        match kind.as_str() {
+            "text" => {
+                let begin = text("text");
+                self.open(index, Block::Text(Text::default()))?;
+                self.take_text(index, &begin, deltas)
+            }
+            "thinking" => {
+                let (thinking, signature) = (text("thinking"), text("signature"));
+                self.open(index, Block::Thinking { thinking: String::new(), signature: String::new() })?;
+                self.take_thinking(index, (&thinking, &signature), deltas)
+            }
+            "tool_use" => {
+                let call = Call::of(&mut block);
+                self.grow(BLOCK_BYTES + call.id.len() + call.name.len() + call.arguments().len())?;
+                self.open(index, Block::Call(call))
+            }
+            kind if is_kept(kind) => {
+                self.grow(BLOCK_BYTES + Value::Object(block.clone()).to_string().len())?;
+                self.open(index, Block::Kept { block, json: String::new() })
+            }
+            _ => self.open(index, Block::Ignored),
+        }
+    }
+
+    fn take_delta(
+        &mut self,
+        index: Option<u64>,
+        delta: Delta<'_>,
+        deltas: &dyn Deltas,
+    ) -> Result<(), Failure> {
+        match delta.kind.text() {
+            "text_delta" => self.take_text(index, delta.text.text(), deltas),
+            "thinking_delta" => self.take_thinking(index, (delta.thinking.text(), ""), deltas),
+            "signature_delta" => self.take_thinking(index, ("", delta.signature.text()), deltas),
+            "input_json_delta" => {
+                let added = self.block(index, Block::Call(Call::default()))?.push_json(delta.partial_json);
+                self.grow(added)
+            }
+            // Citations, and what is still to be invented.
+            _ => Ok(()),
+        }
+    }
+
+    fn take_text(&mut self, index: Option<u64>, delta: &str, deltas: &dyn Deltas) -> Result<(), Failure> {
+        self.grow(delta.len())?;
+        if let Block::Text(text) = self.block(index, Block::Text(Text::default()))? {
+            text.push(delta, deltas);
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a thought, and of its signature.
+    fn take_thinking(
+        &mut self,
+        index: Option<u64>,
+        (delta, signed): (&str, &str),
+        deltas: &dyn Deltas,
+    ) -> Result<(), Failure> {
+        self.grow(delta.len() + signed.len())?;
+        let fresh = Block::Thinking { thinking: String::new(), signature: String::new() };
+        if let Block::Thinking { thinking, signature } = self.block(index, fresh)? {
+            thinking.push_str(delta);
+            signature.push_str(signed);
+            if !delta.is_empty() {
+                deltas.reasoning(delta);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a block.
+    fn stop(&mut self, index: Option<u64>, deltas: &dyn Deltas) {
+        if let Some(Block::Text(text)) = self.place(index).map(|at| &mut self.blocks[at].1) {
+            text.flush(deltas);
+        }
+    }
+
+    /// The block that a piece belongs to; `fresh` if none has begun that could take it.
+    fn block(&mut self, index: Option<u64>, fresh: Block) -> Result<&mut Block, Failure> {
+        let found = self.place(index).filter(|at| self.blocks[*at].1.takes(&fresh));
+        let at = found.unwrap_or(self.blocks.len());
+        if found.is_none() {
+            self.open(index, fresh)?;
+        }
+        Ok(&mut self.blocks[at].1)
+    }
+
+    /// The place of the block with this index; of the last without one.
+    fn place(&self, index: Option<u64>) -> Option<usize> {
+        match index {
+            Some(_) => self.blocks.iter().rposition(|(of, _)| *of == index),
+            None => self.blocks.len().checked_sub(1),
+        }
+    }
+
+    fn open(&mut self, index: Option<u64>, block: Block) -> Result<(), Failure> {
+        self.calls += usize::from(matches!(block, Block::Call(_)));
+        if self.calls > MAX_CALLS {
+            return Err(cut(&format!("the answer asks for more than {MAX_CALLS} tool calls")));
+        }
+        if self.blocks.len() == MAX_BLOCKS {
+            return Err(cut(&format!("the answer has more than {MAX_BLOCKS} blocks")));
+        }
+        self.blocks.push((index, block));
+        Ok(())
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.size += bytes;
+        if self.size > MAX_ANSWER {
+            return Err(cut(&format!("the answer is larger than {MAX_ANSWER} bytes")));
+        }
+        Ok(())
+    }
+
+    /// The counts are of the whole answer so far: the last counts, but for a zero behind a number.
+    fn take_usage(&mut self, fields: Option<UsageFields<'_>>) {
+        let Some(fields) = fields else { return };
+        let take = |to: &mut Option<u64>, field: &Loose<'_>| {
+            if let Some(count) = field.count().filter(|count| *count > 0 || to.is_none()) {
+                *to = Some(count);
+            }
+        };
+        take(&mut self.tokens.input, &fields.input_tokens);
+        take(&mut self.tokens.output, &fields.output_tokens);
+        take(&mut self.tokens.cache_read, &fields.cache_read_input_tokens);
+        take(&mut self.tokens.cache_write, &fields.cache_creation_input_tokens);
+    }
+
+    /// The answer, after an end that the vendor has marked in some way.
+    fn end(mut self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+        for (_, block) in &mut self.blocks {
+            if let Block::Text(text) = block {
+                text.flush(deltas);
+            }
+        }
+        if self.finish.is_none() && !self.looks_whole() {
+            return Err(cut("the stream ended without a stop reason, in the middle of a tool call"));
+        }
+        let asks = self.calls > 0;
+        let finish = match self.finish {
+            Some(finish @ (Finish::Length | Finish::Refused)) => finish,
+            Some(Finish::Stop | Finish::ToolCalls) | None if asks => Finish::ToolCalls,
+            Some(Finish::Stop | Finish::ToolCalls) | None => Finish::Stop,
+        };
+        let usage = self.tokens.usage();
+        Ok(Answer { message: self.message(finish), finish, usage })
+    }
+
+    fn looks_whole(&self) -> bool {
+        self.blocks.iter().all(|(_, block)| match block {
+            Block::Call(call) => call.looks_whole(),
+            Block::Text(_) | Block::Thinking { .. } | Block::Kept { .. } | Block::Ignored => true,
+        })
+    }
+
+    fn message(self, finish: Finish) -> AssistantMessage {
+        let mut message = AssistantMessage::default();
+        let mut parts = Parts::default();
+        let mut ids = HashSet::new();
+        for (_, block) in self.blocks {
+            message.reasoning.push_str(block.reasoning());
+            // A thought without a signature is either unfinished, or of a vendor that signs none and wants it all the same.
+            let is_cut = matches!(&block, Block::Thinking { signature, .. } if signature.is_empty())
+                && finish != Finish::ToolCalls;
+            if !is_cut {
+                block.put(&mut parts);
+            }
+            match block {
+                Block::Text(text) => message.text.push_str(&text.text),
+                Block::Call(call) => message.calls.push(ToolCall {
+                    arguments: call.arguments().to_owned(),
+                    id: own_id(call.id, message.calls.len(), &mut ids),
+                    name: call.name,
+                }),
+                Block::Thinking { .. } | Block::Kept { .. } | Block::Ignored => {}
+            }
+        }
+        let parts = parts.finish();
+        message.opaque =
+            (!parts.is_empty()).then(|| Arc::new(Opaque { origin: Arc::clone(&self.origin), parts }));
+        message
+    }
+}
+
+impl Tokens {
+    /// `None` if the vendor has said nothing.
+    fn usage(self) -> Option<Usage> {
+        let Self { input, output, cache_read, cache_write } = self;
+        input.or(output).or(cache_read).or(cache_write)?;
+        let (cached_tokens, cache_write_tokens) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
+        let input_tokens =
+            input.unwrap_or(0).saturating_add(cached_tokens).saturating_add(cache_write_tokens);
+        Some(Usage { input_tokens, output_tokens: output.unwrap_or(0), cached_tokens, cache_write_tokens })
+    }
+}
+
+/// `id`, or another for the call with this number if there is none, or an earlier call has it.
+fn own_id(id: String, n: usize, taken: &mut HashSet<String>) -> String {
+    let others = (n..=n + MAX_CALLS).map(|n| format!("call_{n}"));
+    let mut ids = std::iter::once(id).filter(|id| !id.is_empty()).chain(others);
+    let id = ids.find(|id| !taken.contains(id)).unwrap_or_default();
+    taken.insert(id.clone());
+    id
+}
+
+fn cut(message: &str) -> Failure {
+    Failure::new(FailureClass::Cut, message)
+}
+
+/// What a stop reason says; `None` if it says nothing yet.
+fn finish_of(reason: &str) -> Option<Finish> {
+    match reason {
+        "" => None,
+        "tool_use" | "tool_calls" => Some(Finish::ToolCalls),
+        // A paused answer, too, is one that is to be gone on with; only tools of the server make such pauses.
+        "max_tokens" | "model_context_window_exceeded" | "pause_turn" | "length" => Some(Finish::Length),
+        "refusal" | "content_filter" => Some(Finish::Refused),
+        // `end_turn`, `stop_sequence`, and the names that others have for them.
+        _ => Some(Finish::Stop),
+    }
+}

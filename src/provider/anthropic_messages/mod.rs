@@ -1,0 +1,86 @@
+//! `anthropic_messages`: what Anthropic speaks, and servers that are made to be asked in its place.
+
+mod block;
+mod body;
+mod draft;
+mod encode;
+mod event;
+mod head;
+mod parts;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermod_actors::{
+    model::{Failure, Origin},
+    port::{Encoder, ModelRequest},
+};
+use http::{HeaderMap, HeaderName};
+
+pub use encode::MessagesEncoder;
+
+use super::{
+    Cache, Dialect,
+    failure::failure_of,
+    reader::Reader,
+    wire::{Decoder, WireFormat, Writing},
+};
+use draft::Draft;
+
+/// Its name.
+pub const NAME: &str = "anthropic_messages";
+
+/// The version of the API, which each request names.
+static HEADERS: [(HeaderName, &str); 1] = [(HeaderName::from_static("anthropic-version"), "2023-06-01")];
+
+/// The wire format, in one vendor's dialect.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnthropicMessages {
+    cache: Cache,
+}
+
+impl AnthropicMessages {
+    /// The dialect of an endpoint.
+    pub const fn of(dialect: &Dialect) -> Self {
+        Self { cache: dialect.cache }
+    }
+}
+
+impl WireFormat for AnthropicMessages {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn path(&self) -> &'static [&'static str] {
+        &["messages"]
+    }
+
+    fn credential(&self) -> (HeaderName, &'static str) {
+        (HeaderName::from_static("x-api-key"), "")
+    }
+
+    fn headers(&self) -> &'static [(HeaderName, &'static str)] {
+        &HEADERS
+    }
+
+    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
+        Arc::new(MessagesEncoder::new(writing, self.cache))
+    }
+
+    fn body(&self, request: ModelRequest) -> Vec<Bytes> {
+        body::body(self.cache, request)
+    }
+
+    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder> {
+        Box::new(Reader::new(Draft::new(origin)))
+    }
+
+    fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
+        failure_of(status, headers, body)
+    }
+}

@@ -1,0 +1,131 @@
+use hermod_actors::{model::Image, port::Segments};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What stands in place of a text that has nothing to read: the vendor refuses blank texts and messages without content,
+/// and a conversation cannot leave out what was answered, or was the answer.
+pub(super) const NO_TEXT: &str = "[No text.]";
+
+/// One message that is being written. The last of its blocks is open, so that a cache marker fits in.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    to: &'a mut Segments,
+    buffer: Vec<u8>,
+    first: Option<Kind>,
+    last: Option<Kind>,
+}
+
+/// What a block is, as far as its place in a message matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Can be marked.
+    Plain,
+    /// Cannot be the last.
+    Thinking,
+    /// Anything else of the vendor's.
+    Kept,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a message behind those that are there.
+    pub(super) fn begin(to: &'a mut Segments, role: &str) -> Self {
+        let comma = if to.is_empty() { "" } else { "," };
+        let begin = format!(r#"{comma}{{"role":"{role}","content":["#);
+        Self { to, buffer: begin.into_bytes(), first: None, last: None }
+    }
+
+    /// Begins a block behind those that are there.
+    fn block(&mut self, kind: Kind) {
+        if self.last.is_some() {
+            self.buffer.extend_from_slice(b"},");
+        }
+        self.first = self.first.or(Some(kind));
+        self.last = Some(kind);
+    }
+
+    /// A text, unless it is blank.
+    pub(super) fn text(&mut self, text: &str) {
+        if !is_blank(text) {
+            self.block(Kind::Plain);
+            self.buffer.extend_from_slice(br#"{"type":"text","text":"#);
+            write_json(&mut self.buffer, text);
+        }
+    }
+
+    /// A picture, as a hole.
+    pub(super) fn image(&mut self, image: &Image) {
+        self.block(Kind::Plain);
+        let media = image.format.media_type();
+        let begin = format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"{media}","data":""#);
+        self.buffer.extend_from_slice(begin.as_bytes());
+        self.flush();
+        self.to.push_image(image.clone());
+        self.buffer.extend_from_slice(br#""}"#);
+    }
+
+    /// A call; `input` is a JSON object.
+    pub(super) fn call(&mut self, id: &str, name: &str, input: &str) {
+        self.block(Kind::Plain);
+        self.buffer.extend_from_slice(br#"{"type":"tool_use","id":"#);
+        write_json(&mut self.buffer, id);
+        self.buffer.extend_from_slice(br#","name":"#);
+        write_json(&mut self.buffer, name);
+        self.buffer.extend_from_slice(br#","input":"#);
+        self.buffer.extend_from_slice(input.as_bytes());
+    }
+
+    /// The result of a call, with the blocks that `content` writes.
+    pub(super) fn result(&mut self, id: &str, content: impl FnOnce(&mut Self)) {
+        self.block(Kind::Plain);
+        self.buffer.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);
+        write_json(&mut self.buffer, id);
+        self.buffer.extend_from_slice(br#","content":["#);
+        self.last = None;
+        content(self);
+        self.fill();
+        self.buffer.extend_from_slice(b"}]");
+    }
+
+    /// A block as it came.
+    pub(super) fn kept(&mut self, block: &Value) {
+        let Some(fields) = block.as_object() else { return };
+        let thinks =
+            matches!(fields.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"));
+        self.block(if thinks { Kind::Thinking } else { Kind::Kept });
+        write_json(&mut self.buffer, fields);
+        self.buffer.pop();
+    }
+
+    /// Sees to it that there is something, and something behind what was thought.
+    pub(super) fn fill(&mut self) {
+        if matches!(self.last, None | Some(Kind::Thinking)) {
+            self.text(NO_TEXT);
+        }
+    }
+
+    /// Ends the message; tells whether it began with what was thought.
+    pub(super) fn end(mut self) -> bool {
+        self.fill();
+        self.flush();
+        if self.last == Some(Kind::Plain) {
+            self.to.mark();
+        }
+        self.to.push("}]}");
+        self.first == Some(Kind::Thinking)
+    }
+
+    fn flush(&mut self) {
+        self.to.push(std::mem::take(&mut self.buffer));
+    }
+}
+
+/// Whether a text shows nothing; wider than the vendor's rule, which differs in control characters.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c.is_control())
+}
+
+/// Writes JSON behind what is there.
+pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // Infallible: texts, lists and objects with string keys, written to memory.
+    serde_json::to_writer(out, value).expect("plain values are always JSON");
+}
