@@ -347,3 +347,23 @@ fn a_configuration_that_cannot_work_is_refused() {
     check(ProviderConfig { credential: Some(Secret::new("a\nb")), ..config("http://host") }, "line break");
     check(ProviderConfig { credential: Some(Secret::new("")), ..config("http://host") }, "empty");
 }
+
+#[tokio::test]
+async fn the_path_stands_once_behind_the_base_url() {
+    for (wire, base, path) in [
+        ("chat_completions", "", "/chat/completions"),
+        ("chat_completions", "/v1/", "/v1/chat/completions"),
+        ("chat_completions", "/v1/chat/completions", "/v1/chat/completions"),
+        ("codex_responses", "/v1", "/v1/responses"),
+        ("codex_responses", "/openai/v1/responses/", "/openai/v1/responses"),
+        ("codex_responses", "/responses/v1", "/responses/v1/responses"),
+    ] {
+        let mut server = Server::start(vec![vec![respond(503, "", "")]]).await;
+        let base_url = server.base_url.replace("/v1", base);
+        let config = ProviderConfig { wire: wire.into(), ..config(&base_url) };
+        assert!(call(&HttpProvider::new(config).unwrap()).await.is_err());
+        assert_eq!(server.next().await, Seen::Connection);
+        let Seen::Request { head, .. } = server.next().await else { panic!("no request") };
+        assert_eq!(head.split_whitespace().nth(1), Some(path), "{wire} {base}");
+    }
+}

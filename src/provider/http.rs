@@ -135,9 +135,7 @@ impl HttpProvider {
         let wire = (wire.make)(&dialect);
         let headers = headers(&*wire, config.credential.as_ref())
             .ok_or_else(|| ConfigError::Credential { provider: config.name.clone() })?;
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(wire.path());
-        }
+        join(&mut url, wire.path());
         let mut shown = url.clone();
         shown.set_query(None);
         Ok(Self {
@@ -308,6 +306,16 @@ fn parse_base_url(text: &str) -> Result<Url, String> {
         return Err("it is neither http nor https".to_owned());
     }
     Ok(url)
+}
+
+/// Puts the path behind a base URL, unless the URL ends in it already, as it stands in some vendors' documentation.
+fn join(url: &mut Url, path: &[&str]) {
+    let has_it = url.path_segments().is_some_and(|segments| {
+        segments.filter(|segment| !segment.is_empty()).collect::<Vec<_>>().ends_with(path)
+    });
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path.iter().filter(|_| !has_it));
+    }
 }
 
 /// The headers of every request; `None` if the credential cannot be one.

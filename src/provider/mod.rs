@@ -2,6 +2,7 @@
 
 pub mod anthropic_messages;
 pub mod chat_completions;
+pub mod codex_responses;
 mod excerpt;
 mod failure;
 mod headers;
@@ -57,5 +58,9 @@ pub const WIRES: &[Wire] = &[
     Wire {
         name: anthropic_messages::NAME,
         make: |dialect| Box::new(anthropic_messages::AnthropicMessages::of(dialect)),
+    },
+    Wire {
+        name: codex_responses::NAME,
+        make: |dialect| Box::new(codex_responses::CodexResponses::of(dialect)),
     },
 ];

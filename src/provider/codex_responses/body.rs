@@ -1,0 +1,134 @@
+use bytes::Bytes;
+use hermod_actors::{
+    model::{Thinking, ThinkingRequest, ThinkingStyle},
+    port::ModelRequest,
+};
+use serde_json::{Value, json};
+
+/// The least that OpenAI takes as a limit of the output.
+const LEAST_OUTPUT: u64 = 16;
+
+/// Whether the server takes a limit of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutputLimit {
+    /// It does, as `max_output_tokens`.
+    #[default]
+    Told,
+    /// It refuses the field.
+    Untold,
+}
+
+/// The whole body, in pieces.
+pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
+    let mut fields = json!({"model": &*request.model});
+    if limit == OutputLimit::Told {
+        fields["max_output_tokens"] = request.max_tokens.max(LEAST_OUTPUT).into();
+    }
+    fields["stream"] = true.into();
+    fields["store"] = false.into();
+    if reasons(&request.model) {
+        fields["include"] = json!(["reasoning.encrypted_content"]);
+    }
+    if let Some(reasoning) = request.thinking.and_then(|thinking| reasoning(&request.model, thinking)) {
+        fields["reasoning"] = reasoning;
+    }
+    // Requests with the same key go to the machine that has read how they begin.
+    fields["prompt_cache_key"] = request.session.to_string().into();
+    let mut begin = fields.to_string();
+    begin.pop();
+    begin.push(',');
+    let mut pieces = vec![begin.into(), request.head.bytes];
+    let mut messages = request.messages.assemble(&[], &request.pictures).into_iter();
+    // Every item brings its comma; the first must not.
+    pieces
+        .extend(messages.next().map(|piece| if piece.starts_with(b",") { piece.slice(1..) } else { piece }));
+    pieces.extend(messages);
+    pieces.push(Bytes::from_static(b"]}"));
+    pieces
+}
+
+/// The model's name without the vendors in front of it.
+fn base_name(model: &str) -> &str {
+    model.rsplit('/').next().unwrap_or(model)
+}
+
+/// Whether a model may reason: OpenAI's older ones do not, and refuse to be asked for what they reasoned.
+fn reasons(model: &str) -> bool {
+    !["gpt-3.5", "gpt-4", "chatgpt-4o"].iter().any(|old| base_name(model).starts_with(old))
+}
+
+/// The field `reasoning`.
+fn reasoning(model: &str, thinking: ThinkingRequest) -> Option<Value> {
+    match thinking.style {
+        ThinkingStyle::None => None,
+        // There is no other way here than a word.
+        ThinkingStyle::Effort | ThinkingStyle::Budget | ThinkingStyle::Adaptive => {
+            let effort = effort(model, thinking.level);
+            Some(if effort == "none" {
+                json!({"effort": effort})
+            } else {
+                json!({"effort": effort, "summary": "auto"})
+            })
+        }
+    }
+}
+
+/// The word for a level: the nearest that the model takes, by OpenAI's documentation of `reasoning.effort`.
+fn effort(model: &str, level: Thinking) -> &'static str {
+    let name = base_name(model);
+    let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
+    let (off, minimal) = if is_one_of(&["o1", "o3", "o4", "gpt-oss"]) || name.contains("-codex") {
+        ("low", "low")
+    } else if is_one_of(&["gpt-5."]) {
+        ("none", "low")
+    } else if is_one_of(&["gpt-5"]) {
+        ("minimal", "minimal")
+    } else {
+        ("none", "minimal")
+    };
+    match level {
+        Thinking::Off => off,
+        Thinking::Minimal => minimal,
+        Thinking::Low => "low",
+        Thinking::Medium => "medium",
+        Thinking::High => "high",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_the_nearest_word_that_the_model_takes() {
+        let check = |model: &str, words: [&str; 5]| {
+            assert_eq!(Thinking::ALL.map(|level| effort(model, level)), words, "{model}");
+        };
+        check("o4-mini", ["low", "low", "low", "medium", "high"]);
+        check("openai/gpt-oss-120b", ["low", "low", "low", "medium", "high"]);
+        check("gpt-5-codex", ["low", "low", "low", "medium", "high"]);
+        check("gpt-5-mini", ["minimal", "minimal", "low", "medium", "high"]);
+        check("gpt-5.1", ["none", "low", "low", "medium", "high"]);
+        check("deepseek-v4-flash", ["none", "minimal", "low", "medium", "high"]);
+    }
+
+    #[test]
+    fn a_style_without_words_is_left_out() {
+        let told = |style, level| reasoning("gpt-5.1", ThinkingRequest { level, style });
+        assert_eq!(told(ThinkingStyle::None, Thinking::High), None);
+        assert_eq!(told(ThinkingStyle::Effort, Thinking::Off), Some(json!({"effort": "none"})));
+        let high = Some(json!({"effort": "high", "summary": "auto"}));
+        for style in [ThinkingStyle::Effort, ThinkingStyle::Budget, ThinkingStyle::Adaptive] {
+            assert_eq!(told(style, Thinking::High), high);
+        }
+    }
+
+    #[test]
+    fn only_models_that_reason_are_asked_for_their_reasoning() {
+        for (model, expected) in
+            [("gpt-4o-mini", false), ("openai/gpt-4.1", false), ("gpt-5", true), ("grok-4", true)]
+        {
+            assert_eq!(reasons(model), expected, "{model}");
+        }
+    }
+}

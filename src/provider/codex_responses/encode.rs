@@ -1,0 +1,202 @@
+use std::{borrow::Cow, sync::Arc};
+
+use hermod_actors::{
+    model::{AssistantMessage, Content, Image, Message, ToolCall, ToolSpec},
+    port::{Encoder, Head, Segments},
+};
+use serde::Serialize;
+
+use super::opaque::{Entry, entries};
+use crate::provider::{
+    loose::is_object,
+    names::{self, wire_name},
+    wire::{Writing, unseen},
+};
+
+/// Characters that the name of a tool may have, and the id of a call.
+const NAME: usize = 64;
+
+/// Writes messages and tools.
+#[derive(Debug, Clone)]
+pub struct ResponsesEncoder {
+    writing: Writing,
+}
+
+impl ResponsesEncoder {
+    /// An encoder for one model.
+    pub const fn new(writing: Writing) -> Self {
+        Self { writing }
+    }
+
+    /// A text, or a list of parts where there are pictures to see.
+    fn content(&self, content: &Content, to: &mut Segments) {
+        if content.images.is_empty() || !self.writing.sees {
+            to.push(json(&*plain(content)));
+            return;
+        }
+        let mut before = "[";
+        if !content.text.is_empty() {
+            to.push(
+                [b"[".as_slice(), &json(&WirePart { r#type: "input_text", text: &content.text })].concat(),
+            );
+            before = ",";
+        }
+        for image in &*content.images {
+            let media = image.format.media_type();
+            let part = r#"{"type":"input_image","detail":"auto","image_url":"data:"#;
+            to.push(format!("{before}{part}{media};base64,"));
+            to.push_image(image.clone());
+            to.push(r#""}"#);
+            before = ",";
+        }
+        if let Some(note) = &content.note {
+            to.push([b",".as_slice(), &json(&WirePart { r#type: "input_text", text: note })].concat());
+        }
+        to.push("]");
+    }
+
+    fn answer(&self, answer: &AssistantMessage, to: &mut Segments) {
+        for entry in entries(answer, answer.parts_of(&self.writing.origin)) {
+            to.push(",");
+            to.push(match entry {
+                Entry::Reasoning(item) => json(item),
+                Entry::Text { text, phase } => {
+                    json(&WireMessage { r#type: "message", role: "assistant", content: text, phase })
+                }
+                Entry::Call(call) => json(&WireCall::of(call)),
+            });
+        }
+    }
+}
+
+impl Encoder for ResponsesEncoder {
+    /// `"instructions":SYSTEM,"tools":[…],"input":[`: tools by name, nothing of what there is not.
+    ///
+    /// The prompt is no message of the input: of all servers some know only one role for it, `system` or `developer`,
+    /// and one asks for this field. It stands before all else either way, so its cache is the same.
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
+        let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
+        if !system.is_empty() {
+            out.extend_from_slice(br#""instructions":"#);
+            write_json(&mut out, system);
+            out.push(b',');
+        }
+        if !tools.is_empty() {
+            let mut tools: Vec<&ToolSpec> = tools.iter().collect();
+            tools.sort_by(|a, b| a.name.cmp(&b.name));
+            out.extend_from_slice(br#""tools":"#);
+            write_json(&mut out, &tools.into_iter().map(WireTool::of).collect::<Vec<_>>());
+            out.push(b',');
+        }
+        out.extend_from_slice(br#""input":["#);
+        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)) }
+    }
+
+    fn messages(&self, messages: &[Message], to: &mut Segments) {
+        for message in messages {
+            match message {
+                Message::System(text) => {
+                    to.push(",");
+                    to.push(json(&WireMessage {
+                        r#type: "message",
+                        role: "system",
+                        content: text,
+                        phase: None,
+                    }));
+                }
+                Message::User(content) => {
+                    to.push(r#",{"type":"message","role":"user","content":"#);
+                    self.content(content, to);
+                    to.push("}");
+                }
+                Message::Assistant(answer) => self.answer(answer, to),
+                Message::Tool { call, name: _, content } => {
+                    to.push(r#",{"type":"function_call_output","call_id":"#);
+                    to.push([json(&*call_id(call)).as_slice(), br#","output":"#].concat());
+                    self.content(content, to);
+                    to.push("}");
+                }
+            }
+        }
+    }
+}
+
+/// The content as one text: servers take a list of parts less often.
+fn plain(content: &Content) -> Cow<'_, str> {
+    if content.images.is_empty() && content.note.is_none() {
+        return Cow::Borrowed(&content.text);
+    }
+    let images: Vec<String> = content.images.iter().map(|image: &Image| unseen(image)).collect();
+    let text = Some(&*content.text).filter(|text| !text.is_empty());
+    let lines: Vec<&str> = text.into_iter().chain(images.iter().map(String::as_str)).collect();
+    Cow::Owned(lines.join("\n") + content.note.as_deref().unwrap_or_default())
+}
+
+/// A call's id as the vendor takes it: another vendor's may be longer, and is cut the same way in the call and its
+/// result.
+fn call_id(id: &str) -> Cow<'_, str> {
+    if (1..=NAME).contains(&id.chars().count()) { Cow::Borrowed(id) } else { wire_name(id, NAME) }
+}
+
+#[derive(Serialize)]
+struct WirePart<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    r#type: &'static str,
+    role: &'static str,
+    content: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    r#type: &'static str,
+    call_id: Cow<'a, str>,
+    name: Cow<'a, str>,
+    arguments: &'a str,
+}
+
+impl<'a> WireCall<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        // Servers parse the arguments of earlier calls and refuse the request if they are no object.
+        let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
+        Self {
+            r#type: "function_call",
+            call_id: call_id(&call.id),
+            name: wire_name(&call.name, NAME),
+            arguments,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: &'a serde_json::Value,
+    strict: bool,
+}
+
+impl<'a> WireTool<'a> {
+    fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
+        // Strict schemas are a dialect of their own: every property required, no other allowed.
+        Self { r#type: "function", name: wire_name(name, NAME), description, parameters, strict: false }
+    }
+}
+
+fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // Infallible: texts, lists and objects with string keys, written to memory.
+    serde_json::to_writer(out, value).expect("plain values are always JSON");
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    write_json(&mut out, value);
+    out
+}

@@ -1,0 +1,83 @@
+//! `codex_responses`: OpenAI's Responses API, as OpenAI, Azure, xAI and many local servers speak it.
+
+mod body;
+mod draft;
+mod encode;
+mod event;
+mod items;
+mod opaque;
+mod said;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermod_actors::{
+    model::{Failure, Origin},
+    port::{Encoder, ModelRequest},
+};
+use http::{HeaderMap, HeaderName, header};
+
+pub use body::OutputLimit;
+pub use encode::ResponsesEncoder;
+
+use super::{
+    Dialect,
+    failure::failure_of,
+    reader::Reader,
+    wire::{Decoder, WireFormat, Writing},
+};
+use draft::Draft;
+
+/// Its name.
+pub const NAME: &str = "codex_responses";
+
+/// The wire format, in one vendor's dialect.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CodexResponses {
+    limit: OutputLimit,
+}
+
+impl CodexResponses {
+    /// The wire format for a server that takes the limit of the output so.
+    pub const fn new(limit: OutputLimit) -> Self {
+        Self { limit }
+    }
+
+    /// The dialect of an endpoint.
+    pub fn of(dialect: &Dialect) -> Self {
+        Self::new(if dialect.host == "chatgpt.com" { OutputLimit::Untold } else { OutputLimit::Told })
+    }
+}
+
+impl WireFormat for CodexResponses {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn path(&self) -> &'static [&'static str] {
+        &["responses"]
+    }
+
+    fn credential(&self) -> (HeaderName, &'static str) {
+        (header::AUTHORIZATION, "Bearer ")
+    }
+
+    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
+        Arc::new(ResponsesEncoder::new(writing))
+    }
+
+    fn body(&self, request: ModelRequest) -> Vec<Bytes> {
+        body::body(self.limit, request)
+    }
+
+    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder> {
+        Box::new(Reader::new(Draft::new(origin)))
+    }
+
+    fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
+        failure_of(status, headers, body)
+    }
+}

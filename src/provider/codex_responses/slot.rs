@@ -1,0 +1,256 @@
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::event::Item;
+use crate::provider::loose::Loose;
+
+/// Items that one answer may have, and parts that one item may have.
+pub(super) const MAX_PARTS: usize = 1_024;
+/// What an item costs at least, and a part.
+pub(super) const SLOT_BYTES: usize = 64;
+
+/// More items or parts than [`MAX_PARTS`].
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+/// What an output item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Message,
+    Reasoning,
+    Call,
+    /// What tools of the vendor's own did, and whatever else there may come to be: no part of the answer.
+    Other,
+}
+
+impl Kind {
+    fn of(item: &Item<'_>) -> Self {
+        match item.r#type.text() {
+            "message" => Self::Message,
+            "reasoning" => Self::Reasoning,
+            "function_call" | "custom_tool_call" => Self::Call,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What a part of an item is. In this order they stand in an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PartKind {
+    /// The vendor's words for what was thought.
+    Summary,
+    /// What was thought.
+    Thought,
+    Text,
+    Refusal,
+}
+
+impl PartKind {
+    /// By the `type` of a part; of `owner`'s usual kind if it has none that is known.
+    pub(super) fn named(name: &str, owner: Kind) -> Self {
+        match name {
+            "output_text" | "text" => Self::Text,
+            "refusal" => Self::Refusal,
+            "reasoning_text" => Self::Thought,
+            "summary_text" => Self::Summary,
+            _ => match owner {
+                Kind::Reasoning => Self::Thought,
+                Kind::Message | Kind::Call | Kind::Other => Self::Text,
+            },
+        }
+    }
+
+    /// The kind of the items that have such parts.
+    pub(super) const fn owner(self) -> Kind {
+        match self {
+            Self::Summary | Self::Thought => Kind::Reasoning,
+            Self::Text | Self::Refusal => Kind::Message,
+        }
+    }
+
+    /// Its name in an item.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Summary => "summary_text",
+            Self::Thought => "reasoning_text",
+            Self::Text => "output_text",
+            Self::Refusal => "refusal",
+        }
+    }
+}
+
+/// A part of an item's content.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) kind: PartKind,
+    pub(super) index: u64,
+    pub(super) text: String,
+}
+
+/// An output item, as far as it has come.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    pub(super) kind: Kind,
+    /// Its place in the output; `None` if the vendor gave none.
+    pub(super) index: Option<u64>,
+    pub(super) id: String,
+    /// In the order of kind and index.
+    pub(super) parts: Vec<Part>,
+    pub(super) phase: String,
+    pub(super) encrypted: String,
+    pub(super) signature: String,
+    pub(super) format: String,
+    pub(super) call_id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+impl Slot {
+    pub(super) fn new(kind: Kind, index: Option<u64>, id: String) -> Self {
+        Self {
+            kind,
+            index,
+            id,
+            parts: Vec::new(),
+            phase: String::new(),
+            encrypted: String::new(),
+            signature: String::new(),
+            format: String::new(),
+            call_id: String::new(),
+            name: String::new(),
+            arguments: String::new(),
+        }
+    }
+
+    /// An item that holds nothing yet.
+    pub(super) fn of(item: &Item<'_>, index: Option<u64>) -> Self {
+        Self::new(Kind::of(item), index, item.id.text().to_owned())
+    }
+
+    /// What tells an item apart from others, as it is known when the item begins.
+    pub(super) fn name_it(&mut self, item: &mut Item<'_>) {
+        let fields = [
+            (&mut self.call_id, &mut item.call_id),
+            (&mut self.name, &mut item.name),
+            (&mut self.phase, &mut item.phase),
+        ];
+        for (field, told) in fields {
+            take(field, std::mem::take(told));
+        }
+    }
+
+    /// Takes the whole item. What it does not say stays as it was.
+    pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), TooMany> {
+        if self.kind == Kind::Other {
+            return Ok(());
+        }
+        self.name_it(&mut item);
+        take(&mut self.id, item.id);
+        take(&mut self.encrypted, item.encrypted_content);
+        take(&mut self.signature, item.signature);
+        take(&mut self.format, item.format);
+        take(&mut self.arguments, if item.arguments == Loose::Nothing { item.input } else { item.arguments });
+        let owner = self.kind;
+        self.replace(&[PartKind::Summary], texts(item.summary, |_| PartKind::Summary))?;
+        let content = texts(item.content, |name| PartKind::named(name, owner));
+        self.replace(&[PartKind::Thought, PartKind::Text, PartKind::Refusal], content)
+    }
+
+    /// Puts `parts` in the place of those of these kinds, if there are any.
+    fn replace(&mut self, kinds: &[PartKind], mut parts: Vec<Part>) -> Result<(), TooMany> {
+        parts.retain(|part| !part.text.is_empty());
+        if parts.is_empty() {
+            return Ok(());
+        }
+        parts.extend(self.parts.drain(..).filter(|part| !kinds.contains(&part.kind)));
+        parts.sort_by_key(|part| (part.kind, part.index));
+        self.parts = parts;
+        if self.parts.len() > MAX_PARTS { Err(TooMany) } else { Ok(()) }
+    }
+
+    /// The text of a part, made if it is new.
+    pub(super) fn part(&mut self, kind: PartKind, index: u64) -> Result<&mut String, TooMany> {
+        // Nearly always it is the last.
+        let after = self.parts.iter().rposition(|part| (part.kind, part.index) <= (kind, index));
+        let at = match after {
+            Some(at) if (self.parts[at].kind, self.parts[at].index) == (kind, index) => at,
+            _ if self.parts.len() >= MAX_PARTS => return Err(TooMany),
+            after => {
+                let at = after.map_or(0, |at| at + 1);
+                self.parts.insert(at, Part { kind, index, text: String::new() });
+                at
+            }
+        };
+        Ok(&mut self.parts[at].text)
+    }
+
+    fn joined(&self, kinds: [PartKind; 2], between: &str) -> String {
+        let texts = self.parts.iter().filter(|part| kinds.contains(&part.kind) && !part.text.is_empty());
+        texts.map(|part| part.text.as_str()).collect::<Vec<_>>().join(between)
+    }
+
+    /// What it says.
+    pub(super) fn text(&self) -> String {
+        self.joined([PartKind::Text; 2], "")
+    }
+
+    /// Why it says nothing.
+    pub(super) fn refusal(&self) -> String {
+        self.joined([PartKind::Refusal; 2], "")
+    }
+
+    /// What was thought, a paragraph for each part.
+    pub(super) fn thought(&self) -> String {
+        self.joined([PartKind::Summary, PartKind::Thought], PARAGRAPH)
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn size(&self) -> usize {
+        let fields = [&self.phase, &self.encrypted, &self.signature, &self.format];
+        let more = [&self.id, &self.call_id, &self.name, &self.arguments];
+        let parts: usize = self.parts.iter().map(|part| SLOT_BYTES + part.text.len()).sum();
+        SLOT_BYTES + parts + fields.into_iter().chain(more).map(String::len).sum::<usize>()
+    }
+
+    /// Whether it is a call: what has neither name nor arguments is none.
+    pub(super) fn is_call(&self) -> bool {
+        self.kind == Kind::Call && !(self.name.is_empty() && self.arguments.is_empty())
+    }
+}
+
+/// What parts two pieces of reasoning.
+pub(super) const PARAGRAPH: &str = "\n\n";
+
+fn take(field: &mut String, told: Loose<'_>) {
+    let told = told.into_text();
+    if !told.is_empty() {
+        *field = told;
+    }
+}
+
+/// The texts of a content: a list of parts, or one text.
+fn texts(content: Loose<'_>, kind: impl Fn(&str) -> PartKind) -> Vec<Part> {
+    let list = match content {
+        Loose::Nothing => return Vec::new(),
+        Loose::Text(text) => vec![Value::String(Cow::into_owned(text))],
+        Loose::Other(Value::Array(list)) => list,
+        Loose::Other(part) => vec![part],
+    };
+    let part = |(index, part)| {
+        let (name, text) = match part {
+            Value::String(text) => (String::new(), text),
+            Value::Object(mut fields) => {
+                let mut field = |name| match fields.remove(name) {
+                    Some(Value::String(text)) => Some(text),
+                    _ => None,
+                };
+                let name = field("type").unwrap_or_default();
+                (name, field("text").or_else(|| field("refusal"))?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
+        };
+        Some(Part { kind: kind(&name), index, text })
+    };
+    (0..).zip(list).filter_map(part).collect()
+}

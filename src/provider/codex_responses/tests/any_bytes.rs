@@ -1,0 +1,90 @@
+//! What no vendor should send.
+
+use hermod_actors::model::FailureClass;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{decode::usual, events::*};
+use crate::provider::{
+    codex_responses::{draft::Draft, slot::Slot},
+    reader::Draft as _,
+};
+
+/// Why one of the events is refused.
+fn refusal(mut events: impl Iterator<Item = Value>) -> String {
+    let mut decoder = reader();
+    let failure =
+        events.find_map(|event| decoder.push(stream(&[event]).as_bytes(), &Shown::default()).err()).unwrap();
+    assert_eq!(failure.class, FailureClass::Cut);
+    failure.message
+}
+
+#[test]
+fn an_answer_has_a_limit() {
+    let piece = "x".repeat(8 << 20);
+    assert!(refusal((0..5).map(|_| delta("output_text", 0, &piece))).contains("larger"));
+    // Text that is taken back and sent again counts, because it was shown.
+    let taken_back = event("output_text.done", 0, "i0", json!({"text": "x"}));
+    let again = |n| if n % 2 == 0 { delta("output_text", 0, &piece) } else { taken_back.clone() };
+    assert!(refusal((0..10).map(again)).contains("larger"));
+}
+
+#[test]
+fn an_answer_has_so_many_items_and_parts() {
+    let check = |events: Vec<Value>| {
+        let message = refusal(events.into_iter());
+        assert!(message.contains("more than 1024 items"), "{message}");
+    };
+    check((0..2_000).map(|n| item("added", n, call(n, "f", ""))).collect());
+    check((0..2_000).map(|n| delta("function_call_arguments", n, "{")).collect());
+    let part = |n| event("output_text.delta", 0, "i0", json!({"delta": "x", "content_index": n}));
+    check((0..2_000).map(part).collect());
+    let parts = vec![json!({"type": "output_text", "text": "x"}); 1_025];
+    check(vec![completed(&[json!({"type": "message", "content": parts})])]);
+    check(vec![completed(&vec![message(0, "x"); 1_025])]);
+}
+
+proptest! {
+    #[test]
+    fn a_cut_anywhere_changes_nothing(cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+        let body = stream(&usual());
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.index(body.len())).chain([0, body.len()]).collect();
+        cuts.sort_unstable();
+        let parts = cuts.windows(2).map(|ends| &body.as_bytes()[ends[0]..ends[1]]);
+        let shown = Shown::default();
+        prop_assert_eq!(decode(parts, &shown), Ok(answer(&usual())));
+    }
+
+    #[test]
+    fn events_in_any_order_never_make_it_panic(order in Just(usual()).prop_shuffle(), twice in any::<prop::sample::Index>()) {
+        let mut events = order;
+        events.retain(|event| event["type"] != "response.completed");
+        events.push(events[twice.index(events.len())].clone());
+        let mut draft = Draft::new(origin());
+        for event in &events {
+            prop_assert!(draft.event(event.to_string().as_bytes(), &Shown::default()).is_ok());
+            // What is counted is what is held.
+            let held: usize = draft.items().slots().iter().map(Slot::size).sum();
+            prop_assert_eq!(draft.items().size(), held);
+        }
+        let (streamed, _) = decode_in_all_ways(stream(&[&events[..], &[completed(&[])]].concat()).as_bytes());
+        prop_assert_eq!(streamed.unwrap().message.calls.len(), 2);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        at in any::<prop::sample::Index>(),
+        insert in prop::sample::select(vec!["null", "[]", "{}", "-1", "1e99", "\"\"", "\n\n", "", "]"]),
+    ) {
+        let _any = decode([&bytes[..]], &Shown::default());
+        let body = stream(&usual());
+        let at = at.index(body.len());
+        let mut body = body.into_bytes();
+        body.splice(at..at, insert.bytes());
+        let _any = decode_in_all_ways(&body);
+        let at = at.min(body.len());
+        body.splice(at.., bytes);
+        let _any = decode_in_all_ways(&body);
+    }
+}

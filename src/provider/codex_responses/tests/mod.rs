@@ -1,0 +1,5 @@
+mod any_bytes;
+mod decode;
+mod encode;
+mod events;
+mod round_trip;
