@@ -4,18 +4,21 @@
 1. The parameter types of the official SDKs (`openai`, `anthropic`; every unknown field is an error) judge requests of
    `hermod wire encode`: conversations with pictures, tools, levels of thinking and opaque state, all six switches of the
    wire format in mid-conversation, and a thousand tool schemas.
-2. LiteLLM's proxy between `hermod run` and `hermod rehearse`: on one side it reads our requests and writes the answers
+2. The rehearsal endpoint, which is as strict as the vendors' documentation, is sent the switches, too.
+3. LiteLLM's proxy between `hermod run` and `hermod rehearse`: on one side it reads our requests and writes the answers
    that we decode, on the other its requests are read by the rehearsal endpoint.
 
     pip install openai anthropic 'litellm[proxy]'
-    tests/validators.py [sdk] [litellm]
+    tests/validators.py [sdk] [rehearsal] [litellm]
 
 HERMOD is the program (else target/release/hermod, else target/debug/hermod), HERMOD_RECORDINGS the recordings (else
 ../shared/recordings), LITELLM the folder into which LiteLLM was installed if it is not this Python's. Exit: 0 if nothing
 failed, 1 if something did.
 """
 
+import collections
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -250,30 +253,36 @@ def judge_plain(judge, wire):
             judged(judge, wire, f"{wire}: thinking {level} by {style}", request(talk, thinking=thinking))
 
 
-def judge_switches(judges, answers):
-    """From each format to each other and back, with thinking, tools and pictures."""
+def switches(answers):
+    """What is said in one format and asked in another: both, a name, and the messages, with tools and pictures."""
     for one in answers:
         for other in answers:
-            if one == other or other not in judges:
-                continue
-            count = 0
-            there = answers[other][0][1] if answers[other] else {"role": "assistant", "content": "Hello."}
             for name, here in answers[one][:40]:
-                talk = [user("Look.", 1), here, *results(here)]
-                what = f"{one} -> {other}, {name}"
-                body = judged(judges[other], other, what, request(talk, thinking=effort(other)))
-                if body is None:
-                    continue
-                text = json.dumps(body, ensure_ascii=False)
-                leaked = [seal for seal in seals(here) if seal in text]
-                check(f"{what}: what is sealed stays away", leaked[0][:60] if leaked else None)
-                ended = {"role": "assistant", "content": "Seen."}
-                back = [*talk, ended, user("And now?"), there, *results(there), user("Go on.")]
-                what = f"{one} -> {other} -> {one}, {name}"
-                if one in judges:
-                    judged(judges[one], one, what, request(back, thinking=effort(one)))
-                count += 1
-            print(f"        {one} -> {other}: {count} conversations, there and back")
+                if one != other:
+                    yield one, other, f"{one} -> {other}, {name}", [user("Look.", 1), here, *results(here)]
+
+
+def judge_switches(judges, answers):
+    """From each format to each other and back, with thinking, tools and pictures."""
+    counts = collections.Counter()
+    for one, other, what, talk in switches(answers):
+        if other not in judges:
+            continue
+        body = judged(judges[other], other, what, request(talk, thinking=effort(other)))
+        text = json.dumps(body, ensure_ascii=False)
+        sealed = seals(talk[1])
+        leaked = [seal for seal in sealed if json.dumps(seal, ensure_ascii=False)[1:-1] in text]
+        check(f"{what}: what is sealed stays away", leaked[0][:60] if leaked else None)
+        there = answers[other][0][1] if answers[other] else {"role": "assistant", "content": "Hello."}
+        ended = {"role": "assistant", "content": "Seen."}
+        back = [*talk, ended, user("And now?"), there, *results(there), user("Go on.")]
+        if one in judges:
+            judged(judges[one], one, f"{what}, and back", request(back, thinking=effort(one)))
+        counts[one, other] += 1
+        counts[one, other, "sealed"] += bool(sealed)
+    for one, other in itertools.permutations(answers, 2):
+        count, sealed = counts[one, other], counts[one, other, "sealed"]
+        print(f"        {one} -> {other} and back: {count} conversations, {sealed} with sealed thinking")
 
 
 def judge_seals(judges, answers):
@@ -330,7 +339,35 @@ def run_sdk():
         judge_tools(judges[wire], wire)
 
 
-# --- 2. LiteLLM's proxy -------------------------------------------------------------------------------------------------
+# --- 2. The rehearsal endpoint ------------------------------------------------------------------------------------------
+
+
+def run_rehearsal():
+    if not RECORDINGS.is_dir():
+        skip("the rehearsal endpoint", f"{RECORDINGS} does not exist; set HERMOD_RECORDINGS")
+        return
+    wires = known_formats()
+    with rehearsal() as base:
+        spoken = [wire for wire in wires if get(base + BACKENDS[wire][0], {})[0] != 404]
+        for wire in set(wires) - set(spoken):
+            skip(f"switches to {wire} at the rehearsal endpoint", f"it has no {BACKENDS[wire][0]}")
+        for one, other, what, talk in switches(recorded_answers(wires)):
+            if other not in spoken:
+                continue
+            body = json.loads(encode(other, request(talk, thinking=effort(other))))
+            status, text = get(base + BACKENDS[other][0], body)
+            check(f"{what}, at the rehearsal endpoint", None if status == 200 else f"{status}: {text[:300]}")
+
+
+@contextlib.contextmanager
+def rehearsal():
+    """The rehearsal endpoint; gives its base URL."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with running([HERMOD, "rehearse"], **pipes) as process:
+        yield process.stdout.readline().strip()
+
+
+# --- 3. LiteLLM's proxy -------------------------------------------------------------------------------------------------
 
 
 def free_port():
@@ -378,9 +415,10 @@ def litellm_command():
     return ([sys.executable, "-c", start], env) if probe.returncode == 0 else None
 
 
-# Backends of the proxy: a path of the rehearsal endpoint, and how LiteLLM is told to speak to it.
+# Backends of the proxy: a path of the rehearsal endpoint, and how LiteLLM is told to speak to it. With `openai/` it would
+# ask for /responses whenever it is asked so itself.
 BACKENDS = {
-    "chat_completions": ("/chat/completions", "openai/{model}", "{base}"),
+    "chat_completions": ("/chat/completions", "hosted_vllm/{model}", "{base}"),
     "anthropic_messages": ("/messages", "anthropic/{model}", "{host}"),
     "codex_responses": ("/responses", "openai/responses/{model}", "{base}"),
 }
@@ -437,14 +475,12 @@ def run_litellm():
     (command, env), wires = command, known_formats()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         folder = pathlib.Path(folder)
-        rehearsal = stack.enter_context(
-            running([HERMOD, "rehearse"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        )
-        base = rehearsal.stdout.readline().strip()
+        base = stack.enter_context(rehearsal())
         model = json.loads(get(base + "/models")[1])["data"][0]["id"]
         models = backends(base, model)
         config, port, log = folder / "litellm.yaml", free_port(), open(folder / "litellm.log", "w+")
-        config.write_text(json.dumps({"model_list": models, "litellm_settings": {"drop_params": False}}))
+        # What only one vendor has (`prompt_cache_key`) is refused at another unless it may be dropped.
+        config.write_text(json.dumps({"model_list": models, "litellm_settings": {"drop_params": True}}))
         command += ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
         proxy = stack.enter_context(running(command, env=env, cwd=folder, stdout=log, stderr=log))
         url = f"http://127.0.0.1:{port}"
@@ -473,7 +509,7 @@ def alive(proxy, url):
 
 
 HERMOD = program()
-PARTS = {"sdk": run_sdk, "litellm": run_litellm}
+PARTS = {"sdk": run_sdk, "rehearsal": run_rehearsal, "litellm": run_litellm}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or list(PARTS)

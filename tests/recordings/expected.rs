@@ -73,8 +73,11 @@ pub fn chat_completion(sdk: &Value) -> Facts {
 
 /// `codex_responses`. Refused parts stand in no other field.
 pub fn response(sdk: &Value) -> Facts {
-    let calls =
-        calls(sdk, |sdk| call(text(&sdk["call_id"]), text(&sdk["name"]), json!(text(&sdk["arguments"]))));
+    let calls = calls(sdk, |sdk| {
+        // A tool without a schema has a text in place of the arguments.
+        let arguments = sdk.get("custom_input").unwrap_or(&sdk["arguments"]);
+        call(text(&sdk["call_id"]), text(&sdk["name"]), json!(text(arguments)))
+    });
     let refusal = text(&sdk["refusal"]);
     let stop = match sdk.pointer("/incomplete_details/reason").map(text) {
         _ if !refusal.is_empty() => Stop::Refused,
