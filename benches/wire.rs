@@ -1,7 +1,7 @@
 //! What decoding costs: for each wire format the recorded streams, in pieces as a network brings them.
 //!
 //! `cargo bench --bench wire`. MB/s of what came, and the processor's time for 1,000 deltas of text or reasoning.
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // figures are read to three digits
+#![allow(clippy::cast_precision_loss, clippy::unchecked_time_subtraction)] // figures are read to three digits
 
 mod common;
 

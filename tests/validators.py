@@ -418,7 +418,7 @@ def litellm_command():
 # Backends of the proxy: a path of the rehearsal endpoint, and how LiteLLM is told to speak to it. With `openai/` it would
 # ask for /responses whenever it is asked so itself.
 BACKENDS = {
-    "chat_completions": ("/chat/completions", "hosted_vllm/{model}", "{base}"),
+    "chat_completions": ("/chat/completions", "lm_studio/{model}", "{base}"),
     "anthropic_messages": ("/messages", "anthropic/{model}", "{host}"),
     "codex_responses": ("/responses", "openai/responses/{model}", "{base}"),
 }

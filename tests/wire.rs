@@ -7,7 +7,12 @@
 
 mod recordings;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZero,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use hermod::provider::{Decoder, WIRES};
 use hermod_actors::model::Failure;
@@ -80,24 +85,24 @@ fn recordings_decode_as_the_vendors_sdks_decode_them() {
 
 #[test]
 fn a_cut_between_chunks_changes_nothing() {
-    for case in answered() {
+    for_each_answered(|case| {
         let whole = case.decode([&*case.body]);
         assert_eq!(case.decode(case.body.chunks(1)), whole, "{} byte by byte", case.name);
-        for_each_cut(&case, |at, begin| {
+        for_each_cut(case, |at, begin| {
             let cut = begin.and_then(|mut begin| {
                 begin.push(&case.body[at..], &Nobody)?;
                 begin.finish(&Nobody)
             });
             assert_eq!(cut, whole, "{} cut at {at}", case.name);
         });
-    }
+    });
 }
 
 #[test]
 fn a_truncated_stream_never_asks_for_other_calls() {
-    for case in answered() {
+    for_each_answered(|case| {
         let whole = case.decode([&*case.body]);
-        for_each_cut(&case, |at, begin| {
+        for_each_cut(case, |at, begin| {
             let Ok(answer) = begin.and_then(|begin| begin.finish(&Nobody)) else { return };
             let calls = whole.as_ref().map(|whole| &whole.message.calls);
             assert!(
@@ -110,12 +115,23 @@ fn a_truncated_stream_never_asks_for_other_calls() {
                 assert_eq!(answer.message, whole.message, "{} truncated at {at}", case.name);
             }
         });
-    }
+    });
 }
 
-/// The exchanges with status 200.
-fn answered() -> impl Iterator<Item = Case> {
-    cases().into_iter().filter(|case| case.status == 200)
+/// Checks the exchanges with status 200, on all cores.
+fn for_each_answered(check: impl Fn(&Case) + Sync) {
+    let cases: Vec<Case> = cases().into_iter().filter(|case| case.status == 200).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(case);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
 }
 
 /// Gives, for places spread over the body, the decoder that has read up to there, or why it gave up before.

@@ -21,10 +21,8 @@ pub fn decoder(format: &str, input: &[u8]) {
     let (cut_answer, cut_shown) = decode(format, &parts);
     assert_eq!(cut_answer, answer, "cut into {parts:?}");
     // How far an interface has come when the answer fails may differ.
-    if let Ok(answer) = &answer {
+    if answer.is_ok() {
         assert_eq!(cut_shown, shown, "cut into {parts:?}");
-        let calls = &answer.message.calls;
-        assert!(calls.iter().all(|call| !call.id.is_empty() && !call.name.is_empty()), "{calls:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
 
 use clap::Args;
 use hermod_actors::{
-    model::{Answer, Failure as CallFailure, FailureClass, Origin, ToolCall, Usage},
+    model::{Answer, Failure as CallFailure, FailureClass, Origin, Timestamp, ToolCall, Usage},
     port::Deltas,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -140,28 +140,13 @@ fn of_usage(wire: &dyn WireFormat, usage: &Usage) -> Value {
 }
 
 fn of_failure(outcome: &str, failure: &CallFailure) -> Map<String, Value> {
-    let (retry_after_ms, reset_at) = match failure.class {
-        FailureClass::RateLimited { retry_after_ms, reset_at } => (retry_after_ms, reset_at),
-        FailureClass::QuotaExhausted { reset_at } => (None, reset_at),
-        FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => (None, None),
-    };
+    // As in records: whichever class knows a time has it under these names.
+    let class = json!(failure.class);
+    let reset_at = class["reset_at"].as_i64().map(Timestamp);
     let mut decoded = shape(outcome);
     decoded["failure"] = json!({
         "class": failure.class.name(),
-        "retry_after": retry_after_ms.map(seconds),
+        "retry_after": class["retry_after_ms"].as_u64().map(seconds),
         "reset_at": reset_at.map(rfc3339),
         "message": failure.message,
     });
