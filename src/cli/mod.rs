@@ -22,6 +22,7 @@ mod table;
 mod telemetry;
 mod terminal;
 mod tree;
+mod wire;
 mod workspace;
 
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ enum Command {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Rehearse(rehearse::RehearseArgs),
+    Wire(wire::WireArgs),
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
     Models(models::ModelsArgs),
@@ -116,6 +118,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
+        Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => providers::execute(args, variables).await?,
         Command::Models(args) => models::execute(&args, variables)?,

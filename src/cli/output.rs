@@ -37,7 +37,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Writes a JSON value as one line to standard output. What would hide in a terminal is escaped, so a program reads
 /// exactly what there is.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&escaped(&value.to_string()))
+    print_escaped(&value.to_string())
+}
+
+/// Writes a JSON text likewise.
+pub(crate) fn print_escaped(json: &str) -> Result<(), Failure> {
+    print(&escaped(json))
 }
 
 /// Writes a line to standard error. If that is closed, nobody is there to be told.

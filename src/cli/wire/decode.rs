@@ -1,0 +1,222 @@
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use clap::Args;
+use hermod_actors::{
+    model::{Answer, Failure as CallFailure, FailureClass, Origin, Timestamp, ToolCall, Usage},
+    port::Deltas,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::{
+    FormatArgs, read,
+    signs::{Said, Shape, Signs, contradiction},
+    wrong,
+};
+use crate::{
+    cli::{
+        exit::Failure,
+        output::{print_json, say},
+    },
+    clock::rfc3339,
+    provider::{Dialect, WireFormat},
+};
+
+/// Wire formats whose number of input tokens counts neither those read from the cache nor those written to it.
+const WITHOUT_CACHED: &[&str] = &["anthropic_messages"];
+
+/// Print what a response says, as JSON
+#[derive(Debug, Args)]
+pub(super) struct DecodeArgs {
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Its status
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=999))]
+    status: u16,
+    /// Its headers, as a JSON object of texts
+    #[arg(long, value_name = "FILE.json")]
+    headers: Option<PathBuf>,
+    /// The provider that is named as the maker of opaque state
+    #[arg(long, value_name = "NAME", default_value = "wire", requires = "model")]
+    provider: String,
+    /// The model that is named as the maker of opaque state; without it such state is not printed
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Its body, as it came; `-` is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+}
+
+/// Prints it.
+pub(super) fn execute(args: &DecodeArgs) -> Result<(), Failure> {
+    let wire = args.format.wire(&Dialect::default())?;
+    let headers = args.headers.as_ref().map(headers).transpose()?.unwrap_or_default();
+    let body = read(&args.file)?;
+    let origin = Arc::new(Origin {
+        provider: args.provider.as_str().into(),
+        wire: wire.name().into(),
+        model: args.model.as_deref().unwrap_or_default().into(),
+    });
+    let mut decoded = if (200..300).contains(&args.status) {
+        let signs = Signs::of(&body);
+        contradiction(&headers, signs.shape).into_iter().for_each(|told| say(format!("hermod: {told}")));
+        of_answer(&*wire, origin, (&body, &signs))
+    } else {
+        of_failure("http_error", &wire.failure(args.status, &headers, &body))
+    };
+    if args.model.is_none() {
+        decoded.shift_remove("opaque");
+    }
+    print_json(&Value::Object(decoded))
+}
+
+fn headers(path: &PathBuf) -> Result<HeaderMap, Failure> {
+    let json: Map<String, Value> = serde_json::from_slice(&read(path)?)
+        .map_err(|error| wrong(path, format!("{error}; give an object like {{\"retry-after\": \"3\"}}")))?;
+    let header = |(name, value): (String, Value)| {
+        let text = value.as_str().map(|text| HeaderValue::from_bytes(text.as_bytes()));
+        match (HeaderName::from_bytes(name.as_bytes()), text) {
+            (Ok(name), Some(Ok(value))) => Ok((name, value)),
+            _ => {
+                Err(wrong(path, format!("\"{name}\": {value} is no header; give a text without line breaks")))
+            }
+        }
+    };
+    json.into_iter().map(header).collect()
+}
+
+/// What is printed of a response under a status that promises an answer.
+fn of_answer(
+    wire: &dyn WireFormat,
+    origin: Arc<Origin>,
+    (body, signs): (&[u8], &Signs),
+) -> Map<String, Value> {
+    let shown = Shown::default();
+    let mut decoder = wire.decoder(origin);
+    let result = match decoder.push(body, &shown) {
+        Ok(_) => decoder.finish(&shown).map_err(|failure| (failure, At::End)),
+        Err(failure) => Err((failure, At::Event)),
+    };
+    let shown = shown.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut decoded = match &result {
+        Ok(answer) => of_message(wire, answer),
+        Err((failure, at)) => {
+            let mut decoded = of_failure(outcome(&failure.class, *at, signs), failure);
+            // What an interface would have shown until then.
+            decoded["text"] = shown.text.into();
+            decoded["reasoning"] = shown.reasoning.into();
+            decoded
+        }
+    };
+    decoded["stop_reason"] = signs.stop.as_deref().into();
+    decoded
+}
+
+fn of_message(wire: &dyn WireFormat, answer: &Answer) -> Map<String, Value> {
+    let mut decoded = shape("message");
+    let call = |ToolCall { id, name, arguments }: &ToolCall| json!({ "id": id, "name": name, "arguments": arguments });
+    decoded["text"] = answer.message.text.as_str().into();
+    decoded["reasoning"] = answer.message.reasoning.as_str().into();
+    decoded["tool_calls"] = answer.message.calls.iter().map(call).collect();
+    decoded["usage"] = answer.usage.map(|usage| of_usage(wire, &usage)).into();
+    decoded["opaque"] = json!(answer.message.opaque);
+    decoded
+}
+
+fn of_usage(wire: &dyn WireFormat, usage: &Usage) -> Value {
+    let Usage { mut input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: _ } =
+        *usage;
+    if WITHOUT_CACHED.contains(&wire.name()) {
+        input_tokens = input_tokens.saturating_sub(cached_tokens.saturating_add(cache_write_tokens));
+    }
+    json!({
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cached_tokens": cached_tokens,
+        "cache_write_tokens": cache_write_tokens,
+    })
+}
+
+fn of_failure(outcome: &str, failure: &CallFailure) -> Map<String, Value> {
+    // As in records: whichever class knows a time has it under these names.
+    let class = json!(failure.class);
+    let reset_at = class["reset_at"].as_i64().map(Timestamp);
+    let mut decoded = shape(outcome);
+    decoded["failure"] = json!({
+        "class": failure.class.name(),
+        "retry_after": class["retry_after_ms"].as_u64().map(seconds),
+        "reset_at": reset_at.map(rfc3339),
+        "message": failure.message,
+    });
+    decoded
+}
+
+#[allow(clippy::cast_precision_loss)] // a wait is bounded to a year
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1_000.0
+}
+
+/// The fields of every response, in order, with nothing in them.
+fn shape(outcome: &str) -> Map<String, Value> {
+    let fields = [
+        ("outcome", outcome.into()),
+        ("text", "".into()),
+        ("reasoning", "".into()),
+        ("tool_calls", json!([])),
+        ("stop_reason", Value::Null),
+        ("usage", Value::Null),
+        ("failure", Value::Null),
+        ("opaque", Value::Null),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// When decoding failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// In an event.
+    Event,
+    /// At the end of what came.
+    End,
+}
+
+/// The word for what came in place of an answer.
+fn outcome(class: &FailureClass, at: At, signs: &Signs) -> &'static str {
+    match (signs.shape, signs.error) {
+        (Shape::Neither, _) => "empty_stream",
+        (_, Some(Said::Failed)) => "failed",
+        (Shape::Events, Some(Said::Error)) => "stream_error",
+        (Shape::Document, Some(Said::Error)) => "no_choices",
+        (_, None) if *class != FailureClass::Cut => match signs.shape {
+            Shape::Events => "stream_error",
+            Shape::Document | Shape::Neither => "no_choices",
+        },
+        (_, None) => match at {
+            At::Event => "sdk_error",
+            At::End => "truncated_stream",
+        },
+    }
+}
+
+/// What was shown before the answer was whole.
+#[derive(Debug, Default)]
+struct Shown(Mutex<Texts>);
+
+#[derive(Debug, Default)]
+struct Texts {
+    text: String,
+    reasoning: String,
+}
+
+impl Deltas for Shown {
+    fn text(&self, delta: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).text.push_str(delta);
+    }
+
+    fn reasoning(&self, delta: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).reasoning.push_str(delta);
+    }
+}

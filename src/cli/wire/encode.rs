@@ -1,0 +1,87 @@
+use std::{path::PathBuf, sync::Arc};
+
+use clap::{Args, ValueEnum};
+use hermod_actors::{
+    model::{CallId, CredentialId, Origin, RunId, SessionId},
+    port::{ModelRequest, Segments},
+};
+
+use super::{FormatArgs, conversation::Conversation, read, wrong};
+use crate::{
+    cli::{exit::Failure, output::print_escaped},
+    provider::{self, Dialect, WireFormat, Writing, encode_pictures},
+};
+
+/// Print the request that a conversation makes
+#[derive(Debug, Args)]
+pub(super) struct EncodeArgs {
+    #[command(flatten)]
+    format: FormatArgs,
+    /// The provider that is asked: what it made that is opaque is sent back to it
+    #[arg(long, value_name = "NAME", default_value = "wire")]
+    provider: String,
+    /// The model that is asked [default: that of the file]
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The provider's host, which decides the dialect
+    #[arg(long, default_value = "")]
+    host: String,
+    /// For how long the vendor is to cache how requests begin
+    #[arg(long, value_enum, default_value_t)]
+    cache: Cache,
+    /// The conversation, as docs/wire.md says; `-` is standard input
+    file: PathBuf,
+}
+
+/// As in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Cache {
+    Off,
+    #[default]
+    Short,
+    Long,
+}
+
+impl From<Cache> for provider::Cache {
+    fn from(cache: Cache) -> Self {
+        match cache {
+            Cache::Off => Self::Off,
+            Cache::Short => Self::Short,
+            Cache::Long => Self::Long,
+        }
+    }
+}
+
+/// Prints it.
+pub(super) fn execute(args: &EncodeArgs) -> Result<(), Failure> {
+    let wire = args.format.wire(&Dialect { host: args.host.clone(), cache: args.cache.into() })?;
+    let mut conversation =
+        Conversation::parse(&read(&args.file)?).map_err(|error| wrong(&args.file, error))?;
+    if let Some(model) = &args.model {
+        conversation.model = model.as_str().into();
+    }
+    let body = body(&*wire, conversation, &args.provider);
+    print_escaped(&String::from_utf8_lossy(&body))
+}
+
+/// The request as it is sent.
+fn body(wire: &dyn WireFormat, conversation: Conversation, provider: &str) -> Vec<u8> {
+    let Conversation { model, max_tokens, thinking, sees, system, tools, messages, pictures } = conversation;
+    let origin = Origin { provider: provider.into(), wire: wire.name().into(), model: Arc::clone(&model) };
+    let encoder = wire.encoder(Writing { origin: Arc::new(origin), sees });
+    let mut segments = Segments::default();
+    encoder.messages(&messages, &mut segments);
+    let mut request = ModelRequest {
+        call: CallId { run: RunId::from_bits(0), iteration: 1, n: 0 },
+        session: SessionId::from_bits(0),
+        model,
+        credential: CredentialId::default(),
+        max_tokens,
+        thinking,
+        head: encoder.head(&system, &tools),
+        messages: segments,
+        pictures: pictures.0,
+    };
+    encode_pictures(&mut request);
+    wire.body(request).concat()
+}

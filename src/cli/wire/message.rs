@@ -1,0 +1,343 @@
+//! Messages as `chat_completions` and `hermod run --json` write them.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hermod_actors::model::{AssistantMessage, Content, Image, Message, Opaque, ToolCall};
+use serde::Deserialize;
+
+use super::conversation::Pictures;
+
+/// A field that cannot be used, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) field: String,
+    pub(super) why: String,
+}
+
+impl Wrong {
+    pub(super) fn at(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), why: why.into() }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// A message of any role.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fields {
+    role: Role,
+    #[serde(default)]
+    content: Option<Said>,
+    #[serde(default)]
+    reasoning: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<Call>,
+    #[serde(default)]
+    opaque: Option<Arc<Opaque>>,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+    /// What the runtime says behind it.
+    #[serde(default)]
+    note: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a text, or a list of parts `text` and `image_url`")]
+enum Said {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text { text: String },
+    ImageUrl { image_url: Url },
+}
+
+#[derive(Debug, Deserialize)]
+struct Url {
+    url: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    id: String,
+    #[serde(default, rename = "type")]
+    _type: Option<String>,
+    function: Function,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+/// The messages, and the system prompt if the first one is it.
+pub(super) fn read(
+    mut system: String,
+    fields: Vec<Fields>,
+    pictures: &mut Pictures,
+) -> Result<(String, Vec<Message>), Wrong> {
+    let mut messages = Vec::with_capacity(fields.len());
+    let mut open = Open::default();
+    for (n, fields) in fields.into_iter().enumerate() {
+        let field = |name: &str| format!("messages[{n}].{name}");
+        check_fields(&fields, &field)?;
+        if fields.role != Role::Tool {
+            open.check_answered()?;
+        }
+        let (text, images) = said(fields.content, &field, pictures)?;
+        if !images.is_empty() && !matches!(fields.role, Role::User | Role::Tool) {
+            return Err(Wrong::at(field("content"), "only users and tools show pictures"));
+        }
+        let content =
+            Content { text: text.as_str().into(), images: images.into(), note: fields.note.map(Into::into) };
+        match fields.role {
+            Role::System if n == 0 && system.is_empty() => system = text,
+            Role::System => {
+                let why = "a system prompt is the first message or the field `system`; leave it out here";
+                return Err(Wrong::at(field("role"), why));
+            }
+            Role::User => messages.push(Message::User(content)),
+            Role::Assistant => {
+                let calls: Vec<ToolCall> = fields.tool_calls.into_iter().map(Call::read).collect();
+                open = Open::of(n, &calls)?;
+                let reasoning = fields.reasoning.unwrap_or_default();
+                messages.push(Message::Assistant(Arc::new(AssistantMessage {
+                    text,
+                    reasoning,
+                    calls,
+                    opaque: fields.opaque,
+                })));
+            }
+            Role::Tool => {
+                let call = fields.tool_call_id.unwrap_or_default();
+                let name = open.answer(&call).ok_or_else(|| {
+                    let why =
+                        "the assistant message before asks for no such call, or it has its result already";
+                    Wrong::at(field("tool_call_id"), format!("\"{call}\": {why}"))
+                })?;
+                let name = fields.name.unwrap_or(name);
+                messages.push(Message::Tool { call: call.into(), name: name.into(), content });
+            }
+        }
+    }
+    open.check_answered()?;
+    Ok((system, messages))
+}
+
+impl Call {
+    fn read(self) -> ToolCall {
+        ToolCall { id: self.id, name: self.function.name, arguments: self.function.arguments }
+    }
+}
+
+/// Refuses what the role does not have, because it would be lost.
+fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), Wrong> {
+    let assistant = fields.role == Role::Assistant;
+    let tool = fields.role == Role::Tool;
+    let has = [
+        ("reasoning", fields.reasoning.is_some(), assistant),
+        ("tool_calls", !fields.tool_calls.is_empty(), assistant),
+        ("opaque", fields.opaque.is_some(), assistant),
+        ("tool_call_id", fields.tool_call_id.is_some(), tool),
+        ("name", fields.name.is_some(), tool),
+        ("note", fields.note.is_some(), tool || fields.role == Role::User),
+    ];
+    match has.into_iter().find(|(_, is_there, may_be)| *is_there && !*may_be) {
+        Some((name, ..)) => Err(Wrong::at(field(name), "a message of this role has none; leave it out")),
+        None => Ok(()),
+    }
+}
+
+fn said(
+    content: Option<Said>,
+    field: &impl Fn(&str) -> String,
+    pictures: &mut Pictures,
+) -> Result<(String, Vec<Image>), Wrong> {
+    let parts = match content {
+        None => return Ok(Default::default()),
+        Some(Said::Text(text)) => return Ok((text, Vec::new())),
+        Some(Said::Parts(parts)) => parts,
+    };
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
+    for (n, part) in parts.into_iter().enumerate() {
+        match part {
+            Part::Text { text } => texts.push(text),
+            Part::ImageUrl { image_url: Url { url } } => {
+                let image = base64_of(&url).and_then(|bytes| pictures.keep(bytes));
+                images.push(image.ok_or_else(|| {
+                    let why = "give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it";
+                    let begin: String = url.chars().take(40).collect();
+                    Wrong::at(field(&format!("content[{n}].image_url.url")), format!("\"{begin}\": {why}"))
+                })?);
+            }
+        }
+    }
+    Ok((texts.join("\n\n"), images))
+}
+
+fn base64_of(url: &str) -> Option<Vec<u8>> {
+    let (media, data) = url.strip_prefix("data:image/")?.split_once(',')?;
+    STANDARD.decode(data).ok().filter(|_| media.ends_with(";base64"))
+}
+
+/// The calls that wait for their results.
+#[derive(Debug, Default)]
+struct Open {
+    message: usize,
+    /// Id, name, and whether the result is there.
+    calls: Vec<(String, String, bool)>,
+}
+
+impl Open {
+    fn of(message: usize, calls: &[ToolCall]) -> Result<Self, Wrong> {
+        let mut open = Self { message, calls: Vec::with_capacity(calls.len()) };
+        for ToolCall { id, name, .. } in calls {
+            if id.is_empty() || open.calls.iter().any(|(known, ..)| known == id) {
+                let field = open.field(open.calls.len());
+                return Err(Wrong::at(field, format!("\"{id}\": each call needs an id of its own")));
+            }
+            open.calls.push((id.clone(), name.clone(), false));
+        }
+        Ok(open)
+    }
+
+    /// The name of the call that this result is for.
+    fn answer(&mut self, call: &str) -> Option<String> {
+        let (_, name, is_answered) =
+            self.calls.iter_mut().find(|(id, _, is_answered)| id == call && !*is_answered)?;
+        *is_answered = true;
+        Some(name.clone())
+    }
+
+    fn check_answered(&self) -> Result<(), Wrong> {
+        match self.calls.iter().enumerate().find(|(_, (_, _, is_answered))| !is_answered) {
+            Some((n, (id, ..))) => {
+                let why = "no message of the role `tool` that follows has its result; add one";
+                Err(Wrong::at(self.field(n), format!("\"{id}\": {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn field(&self, call: usize) -> String {
+        format!("messages[{}].tool_calls[{call}].id", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::wire::conversation::Conversation;
+
+    fn parse(messages: Value) -> Result<Conversation, String> {
+        let file = json!({ "model": "m", "max_tokens": 9, "messages": messages });
+        Conversation::parse(file.to_string().as_bytes())
+    }
+
+    #[track_caller]
+    fn check_wrong(messages: Value, field: &str, part: &str) {
+        let error = parse(messages).unwrap_err();
+        assert!(error.starts_with(&format!("{field}: ")) && error.contains(part), "{error}");
+    }
+
+    fn asks(ids: &[&str]) -> Value {
+        let call = |id: &&str| json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{}" } });
+        json!({ "role": "assistant", "content": null, "tool_calls": ids.iter().map(call).collect::<Vec<_>>() })
+    }
+
+    fn result(id: &str) -> Value {
+        json!({ "role": "tool", "tool_call_id": id, "content": "r" })
+    }
+
+    const PIXEL: &str = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=";
+
+    #[test]
+    fn all_roles_are_read() {
+        let picture = json!({ "type": "image_url", "image_url": { "url": PIXEL } });
+        let opaque = json!({ "origin": { "provider": "p", "wire": "w", "model": "m" }, "parts": [1] });
+        let read = parse(json!([
+            { "role": "system", "content": "s" },
+            { "role": "user", "content": [{ "type": "text", "text": "u" }, picture] },
+            asks(&["a", "b"]),
+            result("b"),
+            { "role": "tool", "tool_call_id": "a", "name": "g", "content": [picture], "note": "n" },
+            { "role": "assistant", "content": "said", "reasoning": "thought", "opaque": opaque },
+        ]))
+        .unwrap();
+        assert_eq!((read.system.as_str(), read.messages.len(), read.pictures.0.len()), ("s", 5, 1));
+        let [Message::User(user), _, Message::Tool { name: first, .. }, second, Message::Assistant(said)] =
+            &read.messages[..]
+        else {
+            panic!("{:?}", read.messages)
+        };
+        assert_eq!((&*user.text, user.images.len(), &**first), ("u", 1, "f"));
+        let Message::Tool { name, content, .. } = second else { panic!("{second:?}") };
+        assert_eq!((&**name, content.images.len(), content.note.as_deref()), ("g", 1, Some("n")));
+        assert_eq!((&*said.text, &*said.reasoning), ("said", "thought"));
+        assert_eq!(said.opaque.as_ref().unwrap().parts, [json!(1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let user = |content: Value| json!([{ "role": "user", "content": content }]);
+        check_wrong(json!([{ "role": "robot" }]), "messages[0].role", "robot");
+        check_wrong(json!([{ "role": "user", "said": 1 }]), "messages[0].said", "unknown field");
+        check_wrong(user(json!(1)), "messages[0].content", "a list of parts");
+        check_wrong(json!([{ "role": "user", "reasoning": "r" }]), "messages[0].reasoning", "leave it out");
+        check_wrong(json!([asks(&["a"]), { "role": "user" }]), "messages[0].tool_calls[0].id", "\"a\"");
+        check_wrong(json!([asks(&["a", "b"]), result("a")]), "messages[0].tool_calls[1].id", "\"b\"");
+        check_wrong(json!([asks(&["a", "a"])]), "messages[0].tool_calls[1].id", "of its own");
+        check_wrong(json!([asks(&["a"]), result("x")]), "messages[1].tool_call_id", "\"x\"");
+        check_wrong(json!([asks(&["a"]), result("a"), result("a")]), "messages[2].tool_call_id", "already");
+        check_wrong(json!([{ "role": "user" }, { "role": "system" }]), "messages[1].role", "`system`");
+        for url in ["https://example.org/a.png", "data:image/png;base64,!", "data:image/png;base64,QQ=="] {
+            let part = json!({ "type": "image_url", "image_url": { "url": url } });
+            check_wrong(user(json!([part])), "messages[0].content[0].image_url.url", url);
+        }
+        let picture = json!([{ "type": "image_url", "image_url": { "url": PIXEL } }]);
+        check_wrong(
+            json!([{ "role": "assistant", "content": picture }]),
+            "messages[0].content",
+            "only users",
+        );
+    }
+
+    #[test]
+    fn the_request_around_them_is_checked_too() {
+        let check = |file: Value, field: &str| {
+            let error = Conversation::parse(file.to_string().as_bytes()).unwrap_err();
+            assert!(error.starts_with(&format!("{field}: ")), "{error}");
+        };
+        let with = |name: &str, value: Value| {
+            let mut file = json!({ "model": "m", "max_tokens": 9, "messages": [] });
+            file[name] = value;
+            file
+        };
+        check(with("max_tokens", json!(0)), "max_tokens");
+        check(with("max_tokens", json!("9")), "max_tokens");
+        check(with("thinking", json!({ "level": "much", "style": "effort" })), "thinking.level");
+        check(with("tools", json!([{ "type": "web", "function": { "name": "f" } }])), "tools[0].type");
+        let tool = json!({ "type": "function", "function": { "name": "f" } });
+        check(with("tools", json!([tool, tool])), "tools[1].function.name");
+        check(with("other", json!(1)), "other");
+    }
+}

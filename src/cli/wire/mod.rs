@@ -1,0 +1,72 @@
+//! `hermod wire`: what a wire format makes of a response, and of a conversation. For whoever debugs a dialect.
+
+mod conversation;
+mod decode;
+mod encode;
+mod message;
+mod signs;
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
+
+use super::exit::Failure;
+use crate::provider::{Dialect, WIRES, WireFormat};
+
+/// Decode a response or encode a request, as a wire format has it
+#[derive(Debug, Args)]
+pub(crate) struct WireArgs {
+    #[command(subcommand)]
+    command: WireCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum WireCommand {
+    Decode(decode::DecodeArgs),
+    Encode(encode::EncodeArgs),
+}
+
+#[derive(Debug, Args)]
+struct FormatArgs {
+    /// The wire format
+    #[arg(long, value_parser = PossibleValuesParser::new(WIRES.iter().map(|wire| wire.name)))]
+    format: String,
+}
+
+impl FormatArgs {
+    /// The wire format, in a dialect.
+    fn wire(&self, dialect: &Dialect) -> Result<Box<dyn WireFormat>, Failure> {
+        let wire = WIRES.iter().find(|wire| wire.name == self.format);
+        let wire = wire.ok_or_else(|| Failure::usage(format!("--format {}: no such format", self.format)))?;
+        Ok((wire.make)(dialect))
+    }
+}
+
+/// Decodes or encodes; touches neither network nor store.
+pub(crate) fn execute(args: &WireArgs) -> Result<(), Failure> {
+    match &args.command {
+        WireCommand::Decode(args) => decode::execute(args),
+        WireCommand::Encode(args) => encode::execute(args),
+    }
+}
+
+/// The bytes of a file, or of standard input where it is `-`.
+fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = if path.as_path() == Path::new("-") {
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        fs::read(path)
+    };
+    read.map_err(|error| wrong(path, error))
+}
+
+/// A file that does not do.
+fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {
+    let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    Failure::usage(format!("{name}: {why}"))
+}
