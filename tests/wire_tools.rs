@@ -11,7 +11,7 @@ use std::{
 
 use hermod::provider::{WIRES, Wire, Writing};
 use hermod_actors::{
-    model::{CallId, Origin, RunId, SessionId, ToolSpec},
+    model::{CallId, CredentialId, Origin, RunId, SessionId, ToolSpec},
     port::{Head, ModelRequest, Segments},
 };
 use recordings::{folder, wire};
@@ -38,6 +38,7 @@ fn offered(format: &Wire, tools: &[ToolSpec]) -> (Vec<Value>, Head) {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
         model: "m".into(),
+        credential: CredentialId::default(),
         max_tokens: 9,
         thinking: None,
         head: head.clone(),
