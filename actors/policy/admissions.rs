@@ -24,6 +24,8 @@ pub(crate) struct Admissions {
     limiters: Vec<Limiter>,
     /// Attempts under way with each credential.
     used: Vec<u32>,
+    /// Whether the provider has ever said anything to each of them.
+    heard: Vec<bool>,
     last: Option<usize>,
 }
 
@@ -72,6 +74,7 @@ impl Admissions {
             models: BTreeMap::new(),
             limiters: std::iter::repeat_with(|| Limiter::new(limits)).take(credentials).collect(),
             used: vec![0; credentials],
+            heard: vec![false; credentials],
             last: None,
         }
     }
@@ -92,6 +95,7 @@ impl Admissions {
                 self.models.get(model).map_or(Gauge::Free, |breakers: &Vec<Breaker>| breakers[at].gauge(now));
             match (breaker, self.limiters[at].ready_at(now)) {
                 (Gauge::Free, Some(until)) => Gauge::Until(until, Cooldown::Pace),
+                (Gauge::Free, None) if !may_begin(self.heard[at], self.used[at]) => Gauge::Probing,
                 (gauge, _) => gauge,
             }
         };
@@ -106,7 +110,7 @@ impl Admissions {
 
     /// Lets somebody ask the model, with the credential that is to be used next.
     pub(crate) fn pass(&mut self, model: &Arc<str>, now: Timestamp) -> Ticket {
-        let (count, used, limiters) = (self.used.len(), &self.used, &self.limiters);
+        let (count, used, limiters, heard) = (self.used.len(), &self.used, &self.limiters, &self.heard);
         let breakers = self
             .models
             .entry(Arc::clone(model))
@@ -119,8 +123,8 @@ impl Admissions {
                 .collect()
         };
         let mut free = seats(&|gauge| gauge == Gauge::Free);
-        for (seat, limiter) in free.iter_mut().zip(limiters) {
-            *seat = seat.filter(|_| limiter.ready_at(now).is_none());
+        for ((seat, limiter), heard) in free.iter_mut().zip(limiters).zip(heard) {
+            *seat = seat.filter(|used| limiter.ready_at(now).is_none() && may_begin(*heard, *used));
         }
         let free = pick(self.strategy, &free, self.last);
         // Whoever comes although none is free insists on what is only a guess.
@@ -135,14 +139,33 @@ impl Admissions {
     /// An attempt begins to be answered. Says whether others can be let through who could not be before.
     pub(crate) fn answering(&mut self, model: &str, ticket: Ticket) -> bool {
         let at = ticket.credential.0;
-        let of_model = self.models.get_mut(model).is_some_and(|breakers| breakers[at].answered(ticket.model));
-        self.endpoint.answered(ticket.endpoint) | of_model
+        let policy = &self.policy;
+        let of_model =
+            self.models.get_mut(model).is_some_and(|breakers| breakers[at].begins(ticket.model, policy));
+        self.endpoint.answered(ticket.endpoint) | of_model | self.hear(at)
+    }
+
+    /// The provider has said something to whoever came with this credential.
+    fn hear(&mut self, at: usize) -> bool {
+        !std::mem::replace(&mut self.heard[at], true)
     }
 
     /// An attempt has ended. Says whether others can be let through who could not be before.
     pub(crate) fn end(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
         let at = ticket.credential.0;
+        let waited = !may_begin(self.heard[at], self.used[at]);
         self.used[at] = self.used[at].saturating_sub(1);
+        let heard = match end {
+            End::Answered(_) => self.hear(at),
+            End::Failed(failure) if says_something(&failure.class) => self.hear(at),
+            End::Failed(_) | End::Dropped => waited,
+        };
+        self.of_breakers(model, ticket, (end, now)) | heard
+    }
+
+    /// What the end of an attempt says to the limiter and to the breakers.
+    fn of_breakers(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+        let at = ticket.credential.0;
         match end {
             End::Answered(Some(tokens)) => self.limiters[at].settle(ticket.place, tokens),
             End::Failed(failure) if says_something(&failure.class) => {
@@ -177,7 +200,8 @@ impl Admissions {
         let limiter = &mut self.limiters[ticket.credential.0];
         let was_closed = limiter.ready_at(now).is_some();
         limiter.learn(ticket.place, info);
-        was_closed && limiter.ready_at(now).is_none()
+        let opened = was_closed && limiter.ready_at(now).is_none();
+        opened | self.hear(ticket.credential.0)
     }
 
     /// Why the model is not asked now, as far as is known.
@@ -207,6 +231,14 @@ impl Admissions {
         };
         (self.endpoint.state(now), self.models.iter().flat_map(known).collect())
     }
+}
+
+/// Attempts that are made at once with a credential to which the provider has never said anything: it may have limits that
+/// are told with its first response.
+const FIRST: u32 = 8;
+
+const fn may_begin(heard: bool, used: u32) -> bool {
+    heard || used < FIRST
 }
 
 #[cfg(test)]
@@ -287,6 +319,21 @@ mod tests {
         assert!(admissions.answering("a", probe));
         assert_eq!(admissions.gauge("a", later), Gauge::Free);
         assert!(!admissions.end("a", probe, (End::Answered(None), later)), "it was known before");
+    }
+
+    #[test]
+    fn a_provider_that_has_said_nothing_yet_is_asked_by_a_few_only() {
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
+        let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
+        let tickets: Vec<_> = (0..FIRST).map(|_| admissions.pass(&model, now)).collect();
+        assert_eq!(admissions.gauge("a", now), Gauge::Probing);
+        assert!(admissions.end(&model, tickets[0], (End::Dropped, now)), "there is room for one");
+        assert_eq!(admissions.gauge("a", now), Gauge::Free);
+        admissions.pass(&model, now);
+        assert_eq!(admissions.gauge("a", now), Gauge::Probing);
+        assert!(admissions.learn(tickets[1], (RateInfo::default(), now)), "it has said something");
+        assert_eq!(admissions.gauge("a", now), Gauge::Free);
     }
 
     #[test]

@@ -110,6 +110,19 @@ impl Breaker {
         }
     }
 
+    /// It begins to answer: lets everybody through again, unless the attempt began before it opened. What has failed before is
+    /// forgotten with a whole answer only, so what breaks off again and again opens it again. Says whether it was open.
+    pub(crate) fn begins(&mut self, pass: Pass, policy: &BreakerPolicy) -> bool {
+        match (&self.state, pass) {
+            (State::Open { from, .. }, Pass::Ordinary(since)) if since <= *from => false,
+            (State::Open { .. }, _) => {
+                self.state = State::Closed { failures: policy.threshold.saturating_sub(1) };
+                true
+            }
+            (State::Closed { .. }, _) => false,
+        }
+    }
+
     /// It works: closes it, unless the attempt began before it opened. Says whether it was open.
     pub(crate) fn answered(&mut self, pass: Pass) -> bool {
         let was_open = match (&self.state, pass) {

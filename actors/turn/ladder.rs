@@ -87,7 +87,7 @@ struct Row {
     thoughts: u32,
     /// By the link that is asked now.
     empty: u32,
-    /// The link whose answers are taken: those before it have given none.
+    /// The link that the rest of the run begins with: those before it have given no answer.
     link: usize,
 }
 
@@ -191,7 +191,7 @@ impl Row {
     /// Counts one more answer.
     fn count(&mut self, flaw: Option<Flaw>, fallback: Option<usize>) {
         match flaw {
-            None => *self = Self::default(),
+            None => *self = Self { link: self.link, ..Self::default() },
             Some(Flaw::UnknownTools) => self.unknown += 1,
             Some(Flaw::Malformed) => self.malformed += 1,
             Some(Flaw::Truncated) => self.truncated += 1,
