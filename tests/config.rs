@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use hermod::config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin};
+use hermod_actors::model::PoolStrategy;
 use proptest::prelude::*;
 
 const SECRET: &str = "sk-live-1234";
@@ -254,7 +255,8 @@ fn a_secret_is_only_referred_to_and_never_shown() {
     check_wrong(&quoted(&format!("env:{SECRET}")), &[], &[&[place, "name of a variable"]]);
     check_wrong(&quoted(&format!("file:{SECRET}")), &[], &[&[place, "absolute path"]]);
     check_wrong(&credential("1234567"), &[], &[&[place, "must be a text"]]);
-    check_wrong(&credential(&format!("[\"{SECRET}\"]")), &[], &[&[place, "must be a text"]]);
+    check_wrong(&credential(&format!("[\"{SECRET}\"]")), &[], &[&[place, "a list is a command here"]]);
+    check_wrong(&credential("[1]"), &[], &[&[place, "must be a text"]]);
     let variable = "HERMOD_PROVIDERS__OPENAI__CREDENTIAL";
     check_wrong("", &[(variable, SECRET)], &[&[variable, "write \"env:NAME\""]]);
     let url = format!("[providers.a]\nbase_url = \"https://me:{SECRET}@host/v1\"");
@@ -273,6 +275,75 @@ fn a_secret_is_only_referred_to_and_never_shown() {
     // That the variable is not there is the matter of whoever uses the provider.
     let fine = quoted("env:NOWHERE");
     check(&fine, &[], &[("providers.openai.credential", "\"env:NOWHERE\"", "hermod.toml:2")]);
+}
+
+#[test]
+fn a_provider_has_several_credentials_and_says_which_is_next() {
+    let acme = |rest: &str| format!("[providers.acme]\nbase_url = \"http://a\"\n{rest}");
+    let place = "hermod.toml:3: providers.acme.credentials";
+    let list =
+        acme("credentials = [\"env:A\", \"file:/b\", [\"command:c\", \"d e\"]]\npool = \"least_used\"");
+    let config = load(&list, &[("HERMOD_PROVIDERS__ACME__REQUESTS_PER_MINUTE", "60")]).unwrap();
+    let section = &config.providers["acme"];
+    let shown: Vec<_> =
+        section.credentials.iter().flat_map(|list| &list.0).map(ToString::to_string).collect();
+    assert_eq!(shown, ["env:A", "file:/b", "command:c …"]);
+    assert_eq!(section.pool.unwrap().0, PoolStrategy::LeastUsed);
+    assert_eq!((section.requests_per_minute.unwrap().0, section.tokens_per_minute), (60, None));
+    let variable = ("HERMOD_PROVIDERS__ACME__CREDENTIALS", "env:A, env:B");
+    assert_eq!(
+        load(&acme(""), &[variable]).unwrap().providers["acme"].credentials.as_ref().unwrap().0.len(),
+        2
+    );
+    let both = acme("credentials = [\"env:A\"]\ncredential = \"env:B\"");
+    check_wrong(&both, &[], &[&[place, "[\"env:A\"]", "providers.acme.credential is set too"]]);
+    check_wrong(&acme("credentials = []"), &[], &[&[place, "must be a list"]]);
+    check_wrong(&acme("credentials = \"env:A\""), &[], &[&[place, "must be a list"]]);
+    check_wrong(&acme("credentials = [\"env:A\", \"env:A\"]"), &[], &[&[place, "has env:A twice"]]);
+    check_wrong(
+        &acme(&format!("credentials = [\"env:A\", {SECRET:?}]")),
+        &[],
+        &[&[place, "write \"env:NAME\""]],
+    );
+    check_wrong(&acme("credential = [\"env:A\", \"env:B\"]"), &[], &[&["listed in `credentials`"]]);
+    check_wrong(&acme("pool = \"any\""), &[], &[&["pool = \"any\": must be \"fill_first\""]]);
+    check_wrong(
+        &acme("requests_per_minute = 0"),
+        &[],
+        &[&["requests_per_minute = 0: must be a whole number"]],
+    );
+    check_wrong(&acme("credentals = []"), &[], &[&["did you mean `providers.acme.credentials`?"]]);
+}
+
+#[test]
+fn an_oauth_section_is_whole_or_says_what_is_missing() {
+    let acme =
+        |rest: &str| format!("[providers.acme]\nbase_url = \"http://a\"\n[providers.acme.oauth]\n{rest}");
+    let key = |field: &str| format!("providers.acme.oauth.{field}");
+    let whole = "token_url = \"https://a/token?x=1\"\nclient_id = \"c\"\nrefresh_token = \"env:R\"";
+    let config = load(&acme(&format!("{whole}\nclient_secret = \"file:/s\"")), &[]).unwrap();
+    assert!(config.providers["acme"].oauth.is_some());
+    check_wrong(
+        &acme("client_id = \"c\""),
+        &[],
+        &[
+            &["hermod.toml:4: ", &key("token_url: it is missing")],
+            &["hermod.toml:4: ", &key("refresh_token: it is missing; give where")],
+        ],
+    );
+    for field in ["client_secret", "refresh_token"] {
+        let wrong = |value: &str| {
+            acme(&format!("{whole}\n{field} = {value}").replace("refresh_token = \"env:R\"\nr", "r"))
+        };
+        check_wrong(&wrong(&format!("{SECRET:?}")), &[], &[&[&key(field), "write \"env:NAME\""]]);
+        check_wrong(&wrong("\"command:pass\""), &[], &[&[&key(field), "must be env:NAME or file:PATH"]]);
+    }
+    check_wrong(
+        &acme(&format!("{whole}\ntoken = 1")),
+        &[],
+        &[&["did you mean `providers.acme.oauth.token_url`?"]],
+    );
+    check_wrong("[providers.openai]\noauth = 5", &[], &[&["`providers.openai.oauth` is a section"]]);
 }
 
 #[test]

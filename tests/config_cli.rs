@@ -218,14 +218,11 @@ fn providers_are_listed_with_whether_their_key_is_there() {
     assert_eq!(names, ["beta", "acme", "openai"]);
     let wanted = json!({
         "name": "beta", "base_url": "https://beta.example/v1?…", "wire": "chat_completions",
-        "credential": "env:BETA_KEY", "credential_error": "the variable is not set; export BETA_KEY",
-        "model": null, "calls": 3, "from": "config",
+        "credentials": [{ "from": "env:BETA_KEY", "error": "the variable is not set; export BETA_KEY" }],
+        "pool": "fill_first", "requests_per_minute": null, "tokens_per_minute": null, "model": null, "calls": 3, "from": "config",
     });
     assert_eq!(list[0], wanted);
-    assert_eq!(
-        (&list[2]["credential"], &list[2]["credential_error"]),
-        (&json!("env:OPENAI_API_KEY"), &Value::Null)
-    );
+    assert_eq!(list[2]["credentials"], json!([{ "from": "env:OPENAI_API_KEY", "error": null }]));
     assert_eq!(World::new("").check(&["providers", "list", "--json"], &[], (0, &[])), "[]\n");
 }
 

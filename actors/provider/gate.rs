@@ -28,6 +28,8 @@ struct State {
     admissions: Admissions,
     /// Credentials that were renewed and have not been accepted since.
     renewed: Vec<CredentialId>,
+    /// How often credentials were renewed, all together.
+    renewals: u64,
 }
 
 impl Gate {
@@ -38,7 +40,7 @@ impl Gate {
     ) -> Self {
         let pool = (endpoint.pool(), endpoint.credentials());
         let admissions = Admissions::new(policy, pool, endpoint.limits());
-        let state = Mutex::new(State { admissions, renewed: Vec::new() });
+        let state = Mutex::new(State { admissions, renewed: Vec::new(), renewals: 0 });
         Self { endpoint, permits: Arc::new(Semaphore::new(calls)), state, changed }
     }
 
@@ -97,7 +99,10 @@ impl Gate {
             ) => return None,
         }
         let ticket = state.admissions.pass(&model.model, now);
-        Some((Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket) }, permit))
+        let renewals = state.renewals;
+        let admission =
+            Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket), renewals };
+        Some((admission, permit))
     }
 
     /// The endpoint's state and those of its models.
@@ -135,6 +140,8 @@ pub(crate) struct Admission {
     model: ModelRef,
     /// `None` once it has ended.
     ticket: Option<Ticket>,
+    /// How often credentials had been renewed when it was given.
+    renewals: u64,
 }
 
 impl Admission {
@@ -169,15 +176,20 @@ impl Admission {
         }
     }
 
-    /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since.
+    /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since. An attempt that
+    /// began before that was refused for the old one.
     pub(crate) fn is_renewable(&self) -> bool {
-        !self.gate.state().renewed.contains(&self.credential())
+        let state = self.gate.state();
+        state.renewals > self.renewals || !state.renewed.contains(&self.credential())
     }
 
     /// The credential was renewed: what it failed of says nothing any more.
     pub(crate) fn renewed(mut self) {
         let credential = self.credential();
-        self.gate.state().renewed.push(credential);
+        let mut state = self.gate.state();
+        state.renewed.push(credential);
+        state.renewals += 1;
+        drop(state);
         self.tell(End::Dropped, Timestamp::default());
     }
 

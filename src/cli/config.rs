@@ -1,5 +1,7 @@
 //! `hermod config`: what is set, where, and whether it does.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -10,7 +12,7 @@ use super::{
 };
 use crate::{
     config::{Config, Origin, Setting, UserFile, presentable},
-    daemon::StartError,
+    daemon::{self, StartError},
     environment::{self, Found, Variables, Wanted},
 };
 
@@ -63,12 +65,13 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
     }));
     let found = run::discover(config, variables, run::Local::of(config)).await;
     let provider =
-        |found: &Found| format!("provider  {}: {}", found.name, providers::credential(found, variables));
+        |found: &Found| format!("provider  {}: {}", found.name, providers::credentials(found, variables));
     report.extend(found.iter().map(provider));
     print(&report.join("\n"))?;
     // At a run's start only the providers that it needs are looked at.
+    let state = if found.is_empty() { PathBuf::new() } else { daemon::state_dir(variables)? };
     for provider in &found {
-        provider.config(variables).map_err(StartError::NoModel)?;
+        provider.config(variables, &state).map_err(StartError::NoModel)?;
     }
     if !found.is_empty() || config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
         let wanted = Wanted { provider: None, model: config.model.0.as_deref() };

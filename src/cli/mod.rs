@@ -115,7 +115,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Config(args) => config::execute(args, variables).await?,
-        Command::Providers(args) => providers::execute(args, variables).await?,
+        Command::Providers(args) => return providers::execute(args, variables).await,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

@@ -1,6 +1,7 @@
 //! The configuration: the defaults that come with the program, the user's file over them, the environment over both.
 //! Pure but for `file.rs`.
 
+mod accounts;
 mod error;
 mod file;
 mod keys;
@@ -16,10 +17,11 @@ pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Ollama, ProviderDefaults, ProviderSection,
-    Retry, Shell, Store, Tools,
+    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, OauthSection, Ollama, ProviderDefaults,
+    ProviderSection, Retry, Shell, Store, Tools,
 };
 pub use values::{
-    Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName,
+    Address, BaseUrl, Chain, Count, Credential, Credentials, Durability, Limit, Model, Pool, Stored, Switch,
+    Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use super::{
     keys,
     layer::{Layer, Origin},
-    values::{Address, BaseUrl, Chain, Count, Credential, Durability, Limit, Model, Switch, Wait, WireName},
+    values::{
+        Address, BaseUrl, Chain, Count, Credential, Credentials, Durability, Limit, Model, Pool, Stored,
+        Switch, Text, Wait, WireName,
+    },
 };
 use crate::provider::Deadlines;
 
@@ -106,6 +109,16 @@ pub struct ProviderSection {
     pub wire: Option<WireName>,
     /// Where its key is.
     pub credential: Option<Credential>,
+    /// Where its keys are, if it has several.
+    pub credentials: Option<Credentials>,
+    /// Which of them is used next.
+    pub pool: Option<Pool>,
+    /// How its access tokens are got; they stand before its keys.
+    pub oauth: Option<OauthSection>,
+    /// Requests that each of its accounts may make within a minute.
+    pub requests_per_minute: Option<Count>,
+    /// Tokens that each of its accounts may use up within a minute.
+    pub tokens_per_minute: Option<Count>,
     /// The model, if none is named.
     pub model: Option<Model>,
     /// See [`ProviderDefaults::calls`].
@@ -118,6 +131,22 @@ pub struct ProviderSection {
     pub gap_timeout: Option<Wait>,
     /// See [`ProviderDefaults::call_timeout`].
     pub call_timeout: Option<Wait>,
+}
+
+/// `providers.NAME.oauth`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OauthSection {
+    /// Where access tokens are asked for.
+    pub token_url: Option<BaseUrl>,
+    /// Who asks.
+    pub client_id: Option<Text>,
+    /// What proves it.
+    pub client_secret: Option<Stored>,
+    /// What is exchanged for an access token.
+    pub refresh_token: Option<Stored>,
+    /// What is asked for, if not all that was granted.
+    pub scope: Option<Text>,
 }
 
 /// `provider_defaults`.

@@ -67,7 +67,7 @@ impl ChatEncoder {
             if self.writing.sees {
                 let media = image.format.media_type();
                 let before = r#"{"type":"image_url","image_url":{"url":"data:"#;
-                to.push(format!(r#"{comma}{before}{media};base64,"#));
+                to.push(format!("{comma}{before}{media};base64,"));
                 to.push_image(image.clone());
                 to.push(r#""}}"#);
             } else {
