@@ -40,23 +40,47 @@ impl Secret {
         &self.0
     }
 
-    /// `text` with every occurrence of the secret hidden, also of its beginning alone, for a text may be cut: vendors like
-    /// to quote keys that they refuse.
+    /// [`hidden`] of this one alone.
     pub(crate) fn hidden_in(&self, text: String) -> String {
-        let beginning = &self.0[..self.0.floor_char_boundary(BEGINNING)];
-        if beginning.is_empty() || !text.contains(beginning) {
-            return text;
-        }
-        let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
-        while let Some(at) = rest.find(beginning) {
-            let same = rest[at..].chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
-            let length: usize = same.map(|(c, _)| c.len_utf8()).sum();
-            hidden.push_str(&rest[..at]);
-            hidden.push_str("***");
-            rest = &rest[at + length..];
-        }
-        hidden + rest
+        hidden(std::slice::from_ref(self), text)
     }
+
+    /// The part by which it is recognised.
+    fn beginning(&self) -> &str {
+        &self.0[..self.0.floor_char_boundary(BEGINNING)]
+    }
+
+    /// How many bytes of it `text` begins with; 0 if they are too few to be it.
+    fn begins(&self, text: &str) -> usize {
+        if self.0.is_empty() || !text.starts_with(self.beginning()) {
+            return 0;
+        }
+        let same = text.chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
+        same.map(|(c, _)| c.len_utf8()).sum()
+    }
+}
+
+/// `text` with every occurrence of a secret hidden, also of its beginning alone, for a text may be cut: vendors like to
+/// quote keys that they refuse. All at once, because keys of one vendor begin alike: what one of them hides is no part of
+/// another that is left.
+pub(crate) fn hidden(secrets: &[Secret], text: String) -> String {
+    let is_there = |secret: &Secret| !secret.0.is_empty() && text.contains(secret.beginning());
+    let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_there(secret)).collect();
+    if secrets.is_empty() {
+        return text;
+    }
+    let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    while let Some(first) = rest.chars().next() {
+        let length = secrets.iter().map(|secret| secret.begins(rest)).max().unwrap_or(0);
+        if length == 0 {
+            hidden.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            hidden.push_str("***");
+            rest = &rest[length..];
+        }
+    }
+    hidden
 }
 
 impl fmt::Debug for Secret {
@@ -247,6 +271,9 @@ mod tests {
             "twice ***, ***…"
         );
         assert_eq!(long.hidden_in("keys begin with sk-acme-".into()), "keys begin with sk-acme-");
+        let alike = ["sk-acme-012345-one", "sk-acme-012345-other", "ü"].map(Secret::new);
+        let text = "sk-acme-012345-other, sk-acme-012345-one, süß".to_owned();
+        assert_eq!(hidden(&alike, text), "***, ***, s***ß");
     }
 
     #[test]

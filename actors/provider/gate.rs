@@ -1,4 +1,7 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -28,8 +31,8 @@ struct State {
     admissions: Admissions,
     /// Credentials that were renewed and have not been accepted since.
     renewed: Vec<CredentialId>,
-    /// How often credentials were renewed, all together.
-    renewals: u64,
+    /// How often each credential was renewed.
+    renewals: BTreeMap<CredentialId, u64>,
 }
 
 impl Gate {
@@ -40,7 +43,7 @@ impl Gate {
     ) -> Self {
         let pool = (endpoint.pool(), endpoint.credentials());
         let admissions = Admissions::new(policy, pool, endpoint.limits());
-        let state = Mutex::new(State { admissions, renewed: Vec::new(), renewals: 0 });
+        let state = Mutex::new(State { admissions, renewed: Vec::new(), renewals: BTreeMap::new() });
         Self { endpoint, permits: Arc::new(Semaphore::new(calls)), state, changed }
     }
 
@@ -99,7 +102,7 @@ impl Gate {
             ) => return None,
         }
         let ticket = state.admissions.pass(&model.model, now);
-        let renewals = state.renewals;
+        let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
         let admission =
             Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket), renewals };
         Some((admission, permit))
@@ -140,7 +143,7 @@ pub(crate) struct Admission {
     model: ModelRef,
     /// `None` once it has ended.
     ticket: Option<Ticket>,
-    /// How often credentials had been renewed when it was given.
+    /// How often the credential had been renewed when it was given.
     renewals: u64,
 }
 
@@ -179,16 +182,25 @@ impl Admission {
     /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since. An attempt that
     /// began before that was refused for the old one.
     pub(crate) fn is_renewable(&self) -> bool {
+        let credential = self.credential();
         let state = self.gate.state();
-        state.renewals > self.renewals || !state.renewed.contains(&self.credential())
+        self.is_late(&state, credential) || !state.renewed.contains(&credential)
+    }
+
+    /// Whether the credential was renewed since the attempt began.
+    fn is_late(&self, state: &State, credential: CredentialId) -> bool {
+        state.renewals.get(&credential).is_some_and(|renewals| *renewals > self.renewals)
     }
 
     /// The credential was renewed: what it failed of says nothing any more.
     pub(crate) fn renewed(mut self) {
         let credential = self.credential();
         let mut state = self.gate.state();
-        state.renewed.push(credential);
-        state.renewals += 1;
+        // Those who come late have found it renewed: else two attempts could renew it in turn for ever.
+        if !self.is_late(&state, credential) {
+            state.renewed.push(credential);
+            *state.renewals.entry(credential).or_default() += 1;
+        }
         drop(state);
         self.tell(End::Dropped, Timestamp::default());
     }

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use super::kept::{Kept, Locked};
 use crate::{
     provider::{Fetch, Fetched, Forms, NoKey, Reply},
-    secret::Secret,
+    secret::{Secret, hidden},
 };
 
 /// Characters of what a token endpoint says of its refusal.
@@ -87,10 +87,11 @@ impl Oauth {
         let reply = self.forms.post(&form).await;
         let reply = reply.map_err(|error| NoKey::Unreachable(error.to_string()))?;
         understand(&reply, self.forms.shown()).map_err(|error| {
-            let hide = |text: String| self.hidden_in(token.hidden_in(text));
+            let mut secrets = self.secrets();
+            secrets.push(token.clone());
             match error {
-                NoKey::Denied(text) => NoKey::Denied(hide(text)),
-                NoKey::Unreachable(text) => NoKey::Unreachable(hide(text)),
+                NoKey::Denied(text) => NoKey::Denied(hidden(&secrets, text)),
+                NoKey::Unreachable(text) => NoKey::Unreachable(hidden(&secrets, text)),
             }
         })
     }
@@ -135,10 +136,9 @@ impl Fetch for Oauth {
         self.refresh().boxed()
     }
 
-    fn hidden_in(&self, text: String) -> String {
-        let unsaved = self.unsaved();
-        let own = [Some(&self.grant.refresh_token), self.grant.client_secret.as_ref(), unsaved.as_ref()];
-        own.into_iter().flatten().fold(text, |text, secret| secret.hidden_in(text))
+    fn secrets(&self) -> Vec<Secret> {
+        let Grant { refresh_token, client_secret, .. } = &self.grant;
+        [Some(refresh_token.clone()), client_secret.clone(), self.unsaved()].into_iter().flatten().collect()
     }
 }
 

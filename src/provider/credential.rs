@@ -24,9 +24,9 @@ pub trait Fetch: Debug + Send + Sync + 'static {
     /// Gets it from where it is. There is never more than one of these at a time, and it is always carried to its end.
     fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>>;
 
-    /// `text` without the secrets that getting it needs.
-    fn hidden_in(&self, text: String) -> String {
-        text
+    /// The secrets that getting it needs.
+    fn secrets(&self) -> Vec<Secret> {
+        Vec::new()
     }
 }
 
@@ -166,16 +166,10 @@ impl Credential {
         }
     }
 
-    /// `text` without any secret of this credential.
-    pub(super) fn hidden_in(&self, text: String) -> String {
-        let text = match self.known() {
-            Some(key) => key.hidden_in(text),
-            None => text,
-        };
-        match &self.0.fetch {
-            Some(fetch) => fetch.hidden_in(text),
-            None => text,
-        }
+    /// All that nobody may see of it.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let fetching = self.0.fetch.iter().flat_map(|fetch| fetch.secrets());
+        self.known().into_iter().chain(fetching).collect()
     }
 
     /// The fetch that is under way, or one that begins. It goes on without those who wait for it: what it brings may be

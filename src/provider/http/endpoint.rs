@@ -28,6 +28,7 @@ use crate::{
         rates::rate_info,
         wire::{Decoder, Progress, WireFormat, Writing, encode_pictures},
     },
+    secret::hidden,
 };
 
 /// Bytes of an error's body that are read.
@@ -137,14 +138,15 @@ impl HttpProvider {
 
     /// The failure as it may be told, and what it says of the credential.
     fn told(&self, mut failure: Failure, id: CredentialId, key: Option<Key>) -> Failure {
-        if let Some(key) = key {
-            if let (FailureClass::Auth, Some(credential)) = (&failure.class, self.credentials.get(id.0)) {
-                credential.refused(&key);
-            }
-            failure.message = key.secret.hidden_in(failure.message);
+        if let (FailureClass::Auth, Some(key), Some(credential)) =
+            (&failure.class, &key, self.credentials.get(id.0))
+        {
+            credential.refused(key);
         }
-        let hide = |text, credential: &Credential| credential.hidden_in(text);
-        failure.message = self.credentials.iter().fold(failure.message, hide);
+        // The key may have become another one meanwhile.
+        let mut secrets: Vec<_> = key.into_iter().map(|key| key.secret).collect();
+        secrets.extend(self.credentials.iter().flat_map(Credential::secrets));
+        failure.message = hidden(&secrets, failure.message);
         failure
     }
 
