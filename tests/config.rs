@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use hermod::config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin};
-use hermod_actors::model::PoolStrategy;
+use hermod::config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin, Work, auxiliary_chain};
+use hermod_actors::model::{ModelRef, PoolStrategy};
 use proptest::prelude::*;
 
 const SECRET: &str = "sk-live-1234";
@@ -344,6 +344,31 @@ fn an_oauth_section_is_whole_or_says_what_is_missing() {
         &[&["did you mean `providers.acme.oauth.token_url`?"]],
     );
     check_wrong("[providers.openai]\noauth = 5", &[], &[&["`providers.openai.oauth` is a section"]]);
+}
+
+#[test]
+fn work_beside_a_run_has_a_chain_of_its_own() {
+    let main: Vec<ModelRef> = ["a/m", "b/n"].iter().map(|link| link.parse().unwrap()).collect();
+    let check = |text: &str, set: &[(&str, &str)], work: Work, expect: &[&str]| {
+        let chain = auxiliary_chain(&load(text, set).unwrap(), work, &main);
+        assert_eq!(chain.iter().map(ToString::to_string).collect::<Vec<_>>(), expect, "{text}");
+    };
+    for work in Work::ALL {
+        check("", &[], work, &["a/m", "b/n"]);
+        let own = format!("[auxiliary.{}]\nchain = [\"c/x/y\", \"b/n\", \"c/x/y\"]", work.name());
+        check(&own, &[], work, &["c/x/y", "b/n", "a/m"]);
+        check(&format!("{own}\nmain = false"), &[], work, &["c/x/y", "b/n"]);
+        let variable = format!("HERMOD_AUXILIARY__{}__CHAIN", work.name().to_uppercase());
+        check("", &[(&variable, "c/x")], work, &["c/x", "a/m", "b/n"]);
+    }
+    check("[auxiliary.title]\nchain = [\"c/x\"]", &[], Work::Vision, &["a/m", "b/n"]);
+    check_wrong(
+        "[auxiliary.title]\nmain = false",
+        &[],
+        &[&["hermod.toml:2: auxiliary.title.main = false: and auxiliary.title.chain is empty"]],
+    );
+    check_wrong("[auxiliary.titel]\nchain = []", &[], &[&["did you mean `auxiliary.title.chain`?"]]);
+    check_wrong("[auxiliary.title]\nchain = [\"c\"]", &[], &[&["auxiliary.title.chain = [\"c\"]"]]);
 }
 
 #[test]

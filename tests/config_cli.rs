@@ -173,6 +173,8 @@ fn a_check_reads_what_a_run_would_read() {
     let unknown = [("BETA_KEY", "k"), ("HERMOD_FALLBACK_PROVIDERS", "gamma/x")];
     fs::write(world.path("key"), SECRET).expect("written");
     world.check(&["config", "check"], &unknown, (78, &["there is no provider `gamma`", "[providers.gamma]"]));
+    let beside = [("BETA_KEY", "k"), ("HERMOD_AUXILIARY__TITLE__CHAIN", "delta/x")];
+    world.check(&["config", "check"], &beside, (78, &["there is no provider `delta`"]));
 }
 
 #[test]

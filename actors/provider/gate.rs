@@ -196,7 +196,7 @@ impl Admission {
     pub(crate) fn renewed(mut self) {
         let credential = self.credential();
         let mut state = self.gate.state();
-        // Those who come late have found it renewed: else two attempts could renew it in turn for ever.
+        // Those who come late have found it renewed.
         if !self.is_late(&state, credential) {
             state.renewed.push(credential);
             *state.renewals.entry(credential).or_default() += 1;

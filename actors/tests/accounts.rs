@@ -232,7 +232,7 @@ async fn an_attempt_that_was_refused_for_the_old_credential_goes_on_with_the_new
         assert!(account.used().len() <= most, "{:?}", account.asked());
     };
     check(2_000, Outcome::Completed, 4).await;
-    // Nor do they renew it for each other for ever.
+    // One that is of no use is not renewed again for it.
     check(u64::MAX, Outcome::Failed, 4).await;
 }
 

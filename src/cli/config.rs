@@ -11,7 +11,7 @@ use super::{
     providers, run,
 };
 use crate::{
-    config::{Config, Origin, Setting, UserFile, presentable},
+    config::{Config, Origin, Setting, UserFile, Work, presentable},
     daemon::{self, StartError},
     environment::{self, Found, Variables, Wanted},
 };
@@ -75,9 +75,11 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
     }
     if !found.is_empty() || config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
         let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
-        environment::choose(&found, wanted)
-            .and_then(|first| environment::chain(&found, first, &config.fallback_providers.0))
-            .map_err(StartError::NoModel)?;
+        let first = environment::choose(&found, wanted).map_err(StartError::NoModel)?;
+        let auxiliary = Work::ALL.map(|work| &config.auxiliary.of(work).chain.0);
+        for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
+            environment::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
+        }
     }
     print("ok")
 }

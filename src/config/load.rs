@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use serde_path_to_error::{Path, Segment};
 
 use super::{
-    accounts,
+    accounts, auxiliary,
     error::{ConfigError, ConfigErrors},
     keys::{self, Kind, PROVIDERS},
     layer::{self, Layer, NotToml, Origin, Setting, tree},
@@ -46,6 +46,7 @@ impl Config {
         if let (Some(config), true) = (&config, errors.is_empty()) {
             together(config, &mut errors);
             accounts::check(config, &mut errors);
+            auxiliary::check(config, &mut errors);
         }
         match config {
             Some(config) if errors.is_empty() => {

@@ -2,6 +2,7 @@
 //! Pure but for `file.rs`.
 
 mod accounts;
+mod auxiliary;
 mod error;
 mod file;
 mod keys;
@@ -12,6 +13,7 @@ mod values;
 mod variables;
 mod vendors;
 
+pub use auxiliary::{Auxiliary, AuxiliarySection, Work, auxiliary_chain};
 pub use error::{ConfigError, ConfigErrors, presentable, shown};
 pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 
 use super::{
+    auxiliary::Auxiliary,
     keys,
     layer::{Layer, Origin},
     values::{
@@ -22,6 +23,8 @@ pub struct Config {
     pub model: Model,
     /// The chain behind it.
     pub fallback_providers: Chain,
+    /// The chains of work beside the runs.
+    pub auxiliary: Auxiliary,
     /// What a run may use up.
     pub agent: Agent,
     /// Further defaults of agents.

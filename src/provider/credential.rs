@@ -264,15 +264,18 @@ mod tests {
 
     use super::*;
 
-    /// Brings these keys one after the other, each after a second; `None` is a failure.
+    /// A key, and how many seconds it is good for; or a failure.
+    type Next = Option<(&'static str, Option<u64>)>;
+
+    /// Brings these one after the other, each after a second.
     #[derive(Debug, Clone)]
     struct Script {
-        keys: Arc<Mutex<VecDeque<Option<(&'static str, Option<u64>)>>>>,
+        keys: Arc<Mutex<VecDeque<Next>>>,
         fetches: Arc<AtomicUsize>,
     }
 
     impl Script {
-        fn new(keys: &[Option<(&'static str, Option<u64>)>]) -> Self {
+        fn new(keys: &[Next]) -> Self {
             Self { keys: Arc::new(Mutex::new(keys.iter().copied().collect())), fetches: Arc::default() }
         }
 
