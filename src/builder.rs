@@ -4,12 +4,16 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::{Defaults, Runtime, model::ModelRef, port::Tool};
+use hermod_actors::{
+    Defaults, Runtime,
+    model::{ModelRef, PoolStrategy, RateLimits},
+    port::Tool,
+};
 
 use crate::{
     config::Config,
     daemon::{self, Parts, StartError},
-    provider::{Cache, Deadlines, HttpProvider, ProviderConfig},
+    provider::{Cache, Credential, Deadlines, HttpProvider, ProviderConfig},
     secret::Secret,
     store::redb::Durability,
 };
@@ -44,7 +48,9 @@ impl Builder {
             name: model.provider.to_string(),
             base_url: base_url.to_owned(),
             wire: "chat_completions".into(),
-            credential: key,
+            credentials: key.map(Credential::fixed).into_iter().collect(),
+            pool: PoolStrategy::default(),
+            limits: RateLimits::default(),
             cache: Cache::default(),
             deadlines: Deadlines::default(),
         };

@@ -19,6 +19,7 @@ use hermod_actors::{
 };
 
 use crate::{
+    account::Account,
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::{self, Config, ConfigErrors, ProviderDefaults},
@@ -203,7 +204,7 @@ impl Endpoints {
     fn connect(&self, name: &str, variables: &Variables) -> Result<(Arc<dyn Provider>, usize), StartError> {
         let found = self.found.iter().find(|found| *found.name == *name);
         let found = found.ok_or_else(|| environment::unknown(&self.found, name))?;
-        endpoint(found, variables)
+        endpoint(found, variables, &self.state)
     }
 
     async fn play(&mut self, hash: Hash) -> Result<(Arc<dyn Provider>, usize), StartError> {
@@ -217,19 +218,23 @@ impl Endpoints {
             source: Source::Local,
             base_url: running.base_url.clone(),
             wire: "chat_completions",
-            credential: None,
+            account: Account::default(),
             model: Err("it plays a script".into()),
             limits: self.limits,
         };
         self.stages.push(running);
-        endpoint(&player, &Variables::new())
+        endpoint(&player, &Variables::new(), &self.state)
     }
 }
 
 /// A provider's adapter, and how many calls it may have at once.
-fn endpoint(found: &Found, variables: &Variables) -> Result<(Arc<dyn Provider>, usize), StartError> {
+pub(crate) fn endpoint(
+    found: &Found,
+    variables: &Variables,
+    state: &Path,
+) -> Result<(Arc<dyn Provider>, usize), StartError> {
     let calls = usize::try_from(found.limits.calls.0).unwrap_or(usize::MAX);
-    Ok((Arc::new(HttpProvider::new(found.config(variables)?)?), calls))
+    Ok((Arc::new(HttpProvider::new(found.config(variables, state)?)?), calls))
 }
 
 /// A started runtime, and the rehearsals that play for it.

@@ -1,11 +1,12 @@
 //! Which model providers there are, configured or found by their keys, and which model of them is meant. Pure: settings
 //! and variables in, values out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use hermod_actors::model::ModelRef;
 
 use crate::{
+    account::Account,
     config::{Config, OLLAMA, ProviderDefaults, ProviderSection, VENDORS, Vendor, resolve},
     provider::{ProviderConfig, WIRES},
     secret::{Missing, Reference},
@@ -47,8 +48,8 @@ pub struct Found {
     pub base_url: String,
     /// Its wire format.
     pub wire: &'static str,
-    /// Where its key is, if it asks for one.
-    pub credential: Option<Reference>,
+    /// Where its keys are, if it asks for any, and what each may use up.
+    pub account: Account,
     /// The model, if none is named; `Err` says why there is none.
     pub model: Result<Arc<str>, String>,
     /// How many calls, and how long.
@@ -152,7 +153,7 @@ fn of_vendor(vendor: &Vendor, config: &Config, variables: &Variables) -> Option<
         source: Source::Environment,
         base_url,
         wire,
-        credential: key,
+        account: Account { credentials: key.into_iter().collect(), ..Account::default() },
         model: Ok(vendor.model.into()),
         limits: config.provider_defaults,
     })
@@ -183,7 +184,7 @@ fn of_section(name: &str, section: &ProviderSection, config: &Config, variables:
         source: Source::Config,
         base_url,
         wire,
-        credential: section.credential.as_ref().map(|credential| credential.0.clone()).or(usual_key),
+        account: Account::of_section(section, usual_key),
         model: model.ok_or_else(|| {
             format!("it has no default model; name one with --model, or set providers.{name}.model")
         }),
@@ -263,15 +264,17 @@ pub fn unknown(found: &[Found], name: &str) -> NoModel {
 }
 
 impl Found {
-    /// What its adapter is made of. Only here its key is looked at.
-    pub fn config(&self, variables: &Variables) -> Result<ProviderConfig, NoModel> {
-        let credential = self.credential.as_ref().map(|reference| reference.resolve(variables)).transpose();
+    /// What its adapter is made of. Only here its keys are looked at. What has to be kept of them is kept below `state`.
+    pub fn config(&self, variables: &Variables, state: &Path) -> Result<ProviderConfig, NoModel> {
+        let credentials = self.account.credentials(&self.name, variables, state);
         Ok(ProviderConfig {
             name: self.name.to_string(),
             base_url: self.base_url.clone(),
             wire: self.wire.to_owned(),
-            credential: credential
+            credentials: credentials
                 .map_err(|missing| NoModel::Credential { name: self.name.to_string(), missing })?,
+            pool: self.account.pool,
+            limits: self.account.limits,
             cache: self.limits.cache.0,
             deadlines: self.limits.deadlines(),
         })
@@ -335,7 +338,7 @@ mod tests {
         let here = ("OPENAI_BASE_URL", HERE);
         let without_key = configured("", &[here]);
         assert_eq!(without_key[0].base_url, here.1);
-        assert!(without_key[0].credential.is_none());
+        assert!(without_key[0].account.credentials.is_empty());
         assert_eq!(configured("", &[here, OPENAI])[0].base_url, here.1);
     }
 
@@ -370,7 +373,8 @@ mod tests {
                 let all = configured(&format!("[providers.openai]\n{section}"), set);
                 let openai = &all[0];
                 assert_eq!((openai.base_url.as_str(), openai.source), (url, Source::Config), "{section}");
-                assert_eq!(openai.credential.as_ref().map(ToString::to_string).as_deref(), key, "{section}");
+                let keys: Vec<_> = openai.account.credentials.iter().map(ToString::to_string).collect();
+                assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{section}");
                 assert_eq!(openai.model.as_deref().ok(), model, "{section}");
                 assert_eq!(all.iter().filter(|found| &*found.name == "openai").count(), 1);
             };
@@ -415,7 +419,11 @@ mod tests {
     fn how_long_is_cached_is_the_providers_else_the_default() {
         let check = |text: &str, expect: Cache| {
             let all = configured(text, &[OPENAI]);
-            assert_eq!(all[0].config(&variables(&[OPENAI])).unwrap().cache, expect, "{text}");
+            assert_eq!(
+                all[0].config(&variables(&[OPENAI]), std::path::Path::new("/none")).unwrap().cache,
+                expect,
+                "{text}"
+            );
         };
         check("", Cache::Short);
         check("[provider_defaults]\ncache = \"1h\"", Cache::Long);
@@ -485,12 +493,13 @@ mod tests {
     #[test]
     fn keys_are_looked_at_only_when_used_and_do_not_show() {
         let all = configured("[providers.openai]", &[]);
-        let error = all[0].config(&variables(&[])).unwrap_err().to_string();
+        let state = Path::new("/state");
+        let error = all[0].config(&variables(&[]), state).unwrap_err().to_string();
         assert_eq!(
             error,
             "provider `openai` has no credential: env:OPENAI_API_KEY: the variable is not set; export OPENAI_API_KEY"
         );
-        let made = all[0].config(&variables(&[OPENAI])).unwrap();
-        assert!(made.credential.is_some() && !format!("{all:?} {made:?}").contains("sk-1"));
+        let made = all[0].config(&variables(&[OPENAI]), state).unwrap();
+        assert!(made.credentials.len() == 1 && !format!("{all:?} {made:?}").contains("sk-1"));
     }
 }

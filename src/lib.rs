@@ -1,11 +1,13 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
 
+pub mod account;
 pub mod artifacts;
 mod builder;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod credential;
 pub mod daemon;
 pub mod environment;
 pub mod models;

@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use crate::{
+    account::Account,
     config::{OLLAMA, ProviderDefaults},
     environment::{Found, Source},
 };
@@ -34,7 +35,7 @@ pub async fn ask(address: &str, limits: ProviderDefaults) -> Option<Found> {
         source: Source::Local,
         base_url: format!("http://{address}/v1"),
         wire: "chat_completions",
-        credential: None,
+        account: Account::default(),
         model: answer.map(Into::into).map_err(|error| format!("{error}; name a model with --model")),
         limits,
     })

@@ -40,23 +40,47 @@ impl Secret {
         &self.0
     }
 
-    /// `text` with every occurrence of the secret hidden, also of its beginning alone, for a text may be cut: vendors like
-    /// to quote keys that they refuse.
+    /// [`hidden`] of this one alone.
     pub(crate) fn hidden_in(&self, text: String) -> String {
-        let beginning = &self.0[..self.0.floor_char_boundary(BEGINNING)];
-        if beginning.is_empty() || !text.contains(beginning) {
-            return text;
-        }
-        let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
-        while let Some(at) = rest.find(beginning) {
-            let same = rest[at..].chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
-            let length: usize = same.map(|(c, _)| c.len_utf8()).sum();
-            hidden.push_str(&rest[..at]);
-            hidden.push_str("***");
-            rest = &rest[at + length..];
-        }
-        hidden + rest
+        hidden(std::slice::from_ref(self), text)
     }
+
+    /// The part by which it is recognised.
+    fn beginning(&self) -> &str {
+        &self.0[..self.0.floor_char_boundary(BEGINNING)]
+    }
+
+    /// How many bytes of it `text` begins with; 0 if they are too few to be it.
+    fn begins(&self, text: &str) -> usize {
+        if self.0.is_empty() || !text.starts_with(self.beginning()) {
+            return 0;
+        }
+        let same = text.chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
+        same.map(|(c, _)| c.len_utf8()).sum()
+    }
+}
+
+/// `text` with every occurrence of a secret hidden, also of its beginning alone, for a text may be cut: vendors like to
+/// quote keys that they refuse. All at once, because keys of one vendor begin alike: what one of them hides is no part of
+/// another that is left.
+pub(crate) fn hidden(secrets: &[Secret], text: String) -> String {
+    let is_there = |secret: &Secret| !secret.0.is_empty() && text.contains(secret.beginning());
+    let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_there(secret)).collect();
+    if secrets.is_empty() {
+        return text;
+    }
+    let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    while let Some(first) = rest.chars().next() {
+        let length = secrets.iter().map(|secret| secret.begins(rest)).max().unwrap_or(0);
+        if length == 0 {
+            hidden.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            hidden.push_str("***");
+            rest = &rest[length..];
+        }
+    }
+    hidden
 }
 
 impl fmt::Debug for Secret {
@@ -73,13 +97,57 @@ pub fn shown_url(url: &str) -> String {
     url.split_once('?').map_or_else(|| url.to_owned(), |(before, _)| format!("{before}?…"))
 }
 
-/// Where a secret is, as `env:NAME` or `file:PATH`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a secret is, as `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENTS`.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Reference {
     /// In a variable.
     Variable(String),
     /// In a file, absolute or beginning with `~/`; white space around the secret is no part of it.
     File(PathBuf),
+    /// It is what a command writes to standard output; the program first, then its arguments.
+    Command(Vec<String>),
+}
+
+impl Reference {
+    /// The command with these words, as they stand in a list: the first begins with `command:`.
+    pub fn of_words(words: &[&str]) -> Result<Self, String> {
+        let (program, arguments) = words
+            .split_first()
+            .and_then(|(first, rest)| Some((first.strip_prefix(COMMAND)?, rest)))
+            .ok_or("a list is a command here, like [\"command:PROGRAM\", \"an argument\"]")?;
+        let bare = !program.contains('/') && !program.is_empty();
+        if !bare && !is_placed(program) {
+            return Err("after `command:` comes a program that PATH has, or an absolute path, or one that begins with ~/"
+                .to_owned());
+        }
+        let words = [program].into_iter().chain(arguments.iter().copied());
+        Ok(Self::Command(words.map(str::to_owned).collect()))
+    }
+
+    /// The same with `~/` spelled out.
+    pub fn placed(&self, variables: &BTreeMap<String, String>) -> Result<Self, Missing> {
+        let missing = |reason: String| Missing { reference: self.clone(), reason };
+        Ok(match self {
+            Self::Variable(name) => Self::Variable(name.clone()),
+            Self::File(path) => Self::File(place(path, variables).map_err(missing)?),
+            Self::Command(words) => {
+                let mut words = words.clone();
+                if let Some(program) = words.first_mut().filter(|program| program.starts_with(HOME)) {
+                    let path = place(Path::new(program), variables).map_err(missing)?;
+                    *program = path.to_string_lossy().into_owned();
+                }
+                Self::Command(words)
+            }
+        })
+    }
+}
+
+const COMMAND: &str = "command:";
+const HOME: &str = "~/";
+
+/// Whether it is clear where a path is.
+fn is_placed(path: &str) -> bool {
+    path.starts_with('/') || path.starts_with(HOME)
 }
 
 impl FromStr for Reference {
@@ -96,22 +164,36 @@ impl FromStr for Reference {
             };
         }
         if let Some(path) = text.strip_prefix("file:") {
-            return match path.starts_with('/') || path.starts_with("~/") {
+            return match is_placed(path) {
                 true => Ok(Self::File(path.into())),
                 false => Err("after `file:` comes an absolute path, or one that begins with ~/".to_owned()),
             };
         }
+        if text.starts_with(COMMAND) {
+            return Self::of_words(&text.split_whitespace().collect::<Vec<_>>());
+        }
         Err("a secret itself does not belong here; put it into a variable and write \"env:NAME\", or into a file that \
-             only you can read and write \"file:PATH\""
+             only you can read and write \"file:PATH\", or write \"command:PROGRAM\" for one that prints it"
             .to_owned())
     }
 }
 
+impl fmt::Debug for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for Reference {
+    /// Without the arguments of a command: people put secrets there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "env:{name}"),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Command(words) => {
+                let more = if words.len() > 1 { " …" } else { "" };
+                write!(f, "{COMMAND}{}{more}", words.first().map_or("", String::as_str))
+            }
         }
     }
 }
@@ -127,10 +209,11 @@ pub struct Missing {
 }
 
 impl Reference {
-    /// Gets the secret.
-    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Secret, Missing> {
+    /// Gets the secret; `None` if only a command knows it, which this does not run.
+    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Option<Secret>, Missing> {
         let missing = |reason: String| Missing { reference: self.clone(), reason };
         let text = match self {
+            Self::Command(_) => return Ok(None),
             Self::Variable(name) => match variables.get(name) {
                 Some(text) => text.clone(),
                 None => return Err(missing(format!("the variable is not set; export {name}"))),
@@ -139,18 +222,22 @@ impl Reference {
         };
         match text.trim() {
             "" => Err(missing("it is empty; put the secret there".to_owned())),
-            text => Ok(Secret::new(text)),
+            text => Ok(Some(Secret::new(text))),
         }
+    }
+}
+
+fn place(path: &Path, variables: &BTreeMap<String, String>) -> Result<PathBuf, String> {
+    match (path.strip_prefix("~"), variables.get("HOME")) {
+        (Err(_), _) => Ok(path.to_owned()),
+        (Ok(rest), Some(home)) => Ok(Path::new(home).join(rest)),
+        (Ok(_), None) => Err("HOME is not set, so `~` is nowhere; give an absolute path".to_owned()),
     }
 }
 
 fn read(path: &Path, variables: &BTreeMap<String, String>) -> Result<String, String> {
     let wrong = |error: io::Error| format!("{error}; it must be a file that this user can read");
-    let path = match (path.strip_prefix("~"), variables.get("HOME")) {
-        (Err(_), _) => path.to_owned(),
-        (Ok(rest), Some(home)) => Path::new(home).join(rest),
-        (Ok(_), None) => return Err("HOME is not set, so `~` is nowhere; give an absolute path".to_owned()),
-    };
+    let path = place(path, variables)?;
     if !fs::metadata(&path).map_err(wrong)?.is_file() {
         return Err("it is no file; it must be a file that this user can read".to_owned());
     }
@@ -184,6 +271,9 @@ mod tests {
             "twice ***, ***…"
         );
         assert_eq!(long.hidden_in("keys begin with sk-acme-".into()), "keys begin with sk-acme-");
+        let alike = ["sk-acme-012345-one", "sk-acme-012345-other", "ü"].map(Secret::new);
+        let text = "sk-acme-012345-other, sk-acme-012345-one, süß".to_owned();
+        assert_eq!(hidden(&alike, text), "***, ***, s***ß");
     }
 
     #[test]
@@ -201,11 +291,15 @@ mod tests {
         check("env:ACME_KEY", Ok(Reference::Variable("ACME_KEY".into())));
         check("file:/run/key", Ok(Reference::File("/run/key".into())));
         check("file:~/key", Ok(Reference::File("~/key".into())));
+        check("command:pass", Ok(Reference::Command(vec!["pass".into()])));
         check("sk-1234", Err("does not belong here"));
         check("env:sk-1234", Err("name of a variable"));
         check("env:", Err("name of a variable"));
         check("env:1A", Err("name of a variable"));
         check("file:sk-1234", Err("absolute path"));
+        check("command:./sk-1234", Err("absolute path"));
+        check("command:", Err("a program"));
+        check("command: sk-1234", Err("a program"));
         check("", Err("does not belong here"));
     }
 
@@ -222,7 +316,7 @@ mod tests {
         let check = |reference: &str, expect: Result<&str, &str>| {
             let reference: Reference = reference.parse().unwrap();
             match (reference.resolve(&variables), expect) {
-                (Ok(secret), Ok(expect)) => assert_eq!(secret.reveal(), expect),
+                (Ok(secret), Ok(expect)) => assert_eq!(secret.unwrap().reveal(), expect),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (got, expect) => panic!("{reference}: expected {expect:?}, got {got:?}"),
             }
@@ -235,6 +329,20 @@ mod tests {
         check("file:~/nowhere", Err("a file that this user can read"));
         check("file:~/", Err("it is no file"));
         check("file:~/binary", Err("a file that this user can read"));
+    }
+
+    #[test]
+    fn a_command_has_words_and_does_not_show_them() {
+        let words = |words: &[&str]| Reference::Command(words.iter().map(|word| (*word).into()).collect());
+        let split: Reference = "command:~/bin/key  --of sk-1234".parse().unwrap();
+        assert_eq!(split, words(&["~/bin/key", "--of", "sk-1234"]));
+        assert_eq!(Reference::of_words(&["command:key", "a b"]), Ok(words(&["key", "a b"])));
+        assert!(Reference::of_words(&["key", "a b"]).is_err() && Reference::of_words(&[]).is_err());
+        assert_eq!(format!("{split} {split:?}"), "command:~/bin/key … command:~/bin/key …");
+        let home = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
+        assert_eq!(split.placed(&home), Ok(words(&["/home/me/bin/key", "--of", "sk-1234"])));
+        assert!(split.placed(&BTreeMap::new()).unwrap_err().to_string().contains("HOME is not set"));
+        assert!(split.resolve(&home).unwrap().is_none());
     }
 
     #[test]

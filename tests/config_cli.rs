@@ -173,6 +173,8 @@ fn a_check_reads_what_a_run_would_read() {
     let unknown = [("BETA_KEY", "k"), ("HERMOD_FALLBACK_PROVIDERS", "gamma/x")];
     fs::write(world.path("key"), SECRET).expect("written");
     world.check(&["config", "check"], &unknown, (78, &["there is no provider `gamma`", "[providers.gamma]"]));
+    let beside = [("BETA_KEY", "k"), ("HERMOD_AUXILIARY__TITLE__CHAIN", "delta/x")];
+    world.check(&["config", "check"], &beside, (78, &["there is no provider `delta`"]));
 }
 
 #[test]
@@ -218,14 +220,12 @@ fn providers_are_listed_with_whether_their_key_is_there() {
     assert_eq!(names, ["beta", "acme", "openai"]);
     let wanted = json!({
         "name": "beta", "base_url": "https://beta.example/v1?…", "wire": "chat_completions",
-        "credential": "env:BETA_KEY", "credential_error": "the variable is not set; export BETA_KEY",
-        "model": null, "window": null, "priced": false, "calls": 3, "from": "config",
+        "credentials": [{ "from": "env:BETA_KEY", "error": "the variable is not set; export BETA_KEY" }],
+        "pool": "fill_first", "requests_per_minute": null, "tokens_per_minute": null, "model": null,
+        "window": null, "priced": false, "calls": 3, "from": "config",
     });
     assert_eq!(list[0], wanted);
-    assert_eq!(
-        (&list[2]["credential"], &list[2]["credential_error"]),
-        (&json!("env:OPENAI_API_KEY"), &Value::Null)
-    );
+    assert_eq!(list[2]["credentials"], json!([{ "from": "env:OPENAI_API_KEY", "error": null }]));
     assert_eq!(World::new("").check(&["providers", "list", "--json"], &[], (0, &[])), "[]\n");
 }
 

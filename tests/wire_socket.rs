@@ -10,12 +10,13 @@ use std::{
 
 use bytes::Bytes;
 use hermod::{
-    provider::{Cache, ConfigError, Deadlines, HttpProvider, ProviderConfig},
+    provider::{Cache, ConfigError, Credential, Deadlines, HttpProvider, ProviderConfig},
     secret::Secret,
 };
 use hermod_actors::{
     model::{
-        Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelTraits, RunId, SessionId,
+        Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelTraits, PoolStrategy,
+        RateLimits, RunId, SessionId,
     },
     port::{Deltas, ModelRequest, Provider as _, Segments},
 };
@@ -164,12 +165,18 @@ impl Deltas for Shown {
     fn reasoning(&self, _: &str) {}
 }
 
+fn key(text: &str) -> Credential {
+    Credential::fixed(Secret::new(text))
+}
+
 fn config(base_url: &str) -> ProviderConfig {
     ProviderConfig {
         name: "test".into(),
         base_url: base_url.into(),
         wire: "chat_completions".into(),
-        credential: Some(Secret::new(KEY)),
+        credentials: vec![key(KEY)],
+        pool: PoolStrategy::default(),
+        limits: RateLimits::default(),
         cache: Cache::default(),
         deadlines: Deadlines::default(),
     }
@@ -347,8 +354,8 @@ fn a_configuration_that_cannot_work_is_refused() {
     check(config("ftp://host/"), "neither http nor https");
     check(config("https://user:hunter2@host/v1"), "credential");
     check(ProviderConfig { wire: "telex".into(), ..config("http://host") }, "chat_completions");
-    check(ProviderConfig { credential: Some(Secret::new("a\nb")), ..config("http://host") }, "line break");
-    check(ProviderConfig { credential: Some(Secret::new("")), ..config("http://host") }, "empty");
+    check(ProviderConfig { credentials: vec![key(KEY), key("a\nb")], ..config("http://host") }, "line break");
+    check(ProviderConfig { credentials: vec![key("")], ..config("http://host") }, "empty");
 }
 
 #[tokio::test]

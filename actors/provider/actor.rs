@@ -1,15 +1,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     look::Look,
-    model::{BreakerState, CredentialId, Failure, ModelRef, Timestamp},
+    model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp},
     provider::Leases,
 };
 
 /// What a provider has seen since its actor began, and who is let through to it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderStatus {
     /// Its name.
     pub name: String,
@@ -21,12 +22,16 @@ pub struct ProviderStatus {
     pub last_failure: Option<Failure>,
     /// Whether the endpoint is asked at all: opened when it cannot be reached.
     pub endpoint: BreakerState,
+    /// How many credentials it has.
+    pub credentials: usize,
+    /// What each of them may use up within a minute.
+    pub limits: RateLimits,
     /// Each model with each credential that was asked, in order.
     pub models: Vec<ModelStatus>,
 }
 
 /// See [`ProviderStatus::models`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelStatus {
     /// The model, as the provider names it.
     pub model: String,
@@ -119,6 +124,7 @@ impl State {
     /// What it has seen, and who is let through now.
     pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
         let (endpoint, known) = self.leases.known(&self.name, now).unwrap_or_default();
+        let (credentials, limits) = self.leases.account(&self.name).unwrap_or_default();
         let models = known.into_iter().map(|known| {
             let key = (Arc::clone(&known.model), known.credential);
             let (answered, failed) = self.counts.get(&key).copied().unwrap_or_default();
@@ -137,6 +143,8 @@ impl State {
             failed: self.counts.values().map(|(_, failed)| failed).sum(),
             last_failure: self.last_failure.clone(),
             endpoint,
+            credentials,
+            limits,
             models: models.collect(),
         }
     }

@@ -1,4 +1,7 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -28,6 +31,8 @@ struct State {
     admissions: Admissions,
     /// Credentials that were renewed and have not been accepted since.
     renewed: Vec<CredentialId>,
+    /// How often each credential was renewed.
+    renewals: BTreeMap<CredentialId, u64>,
 }
 
 impl Gate {
@@ -38,7 +43,7 @@ impl Gate {
     ) -> Self {
         let pool = (endpoint.pool(), endpoint.credentials());
         let admissions = Admissions::new(policy, pool, endpoint.limits());
-        let state = Mutex::new(State { admissions, renewed: Vec::new() });
+        let state = Mutex::new(State { admissions, renewed: Vec::new(), renewals: BTreeMap::new() });
         Self { endpoint, permits: Arc::new(Semaphore::new(calls)), state, changed }
     }
 
@@ -97,7 +102,10 @@ impl Gate {
             ) => return None,
         }
         let ticket = state.admissions.pass(&model.model, now);
-        Some((Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket) }, permit))
+        let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
+        let admission =
+            Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket), renewals };
+        Some((admission, permit))
     }
 
     /// The endpoint's state and those of its models.
@@ -135,6 +143,8 @@ pub(crate) struct Admission {
     model: ModelRef,
     /// `None` once it has ended.
     ticket: Option<Ticket>,
+    /// How often the credential had been renewed when it was given.
+    renewals: u64,
 }
 
 impl Admission {
@@ -169,15 +179,29 @@ impl Admission {
         }
     }
 
-    /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since.
+    /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since. An attempt that
+    /// began before that was refused for the old one.
     pub(crate) fn is_renewable(&self) -> bool {
-        !self.gate.state().renewed.contains(&self.credential())
+        let credential = self.credential();
+        let state = self.gate.state();
+        self.is_late(&state, credential) || !state.renewed.contains(&credential)
+    }
+
+    /// Whether the credential was renewed since the attempt began.
+    fn is_late(&self, state: &State, credential: CredentialId) -> bool {
+        state.renewals.get(&credential).is_some_and(|renewals| *renewals > self.renewals)
     }
 
     /// The credential was renewed: what it failed of says nothing any more.
     pub(crate) fn renewed(mut self) {
         let credential = self.credential();
-        self.gate.state().renewed.push(credential);
+        let mut state = self.gate.state();
+        // Those who come late have found it renewed.
+        if !self.is_late(&state, credential) {
+            state.renewed.push(credential);
+            *state.renewals.entry(credential).or_default() += 1;
+        }
+        drop(state);
         self.tell(End::Dropped, Timestamp::default());
     }
 

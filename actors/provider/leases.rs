@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
-    model::{BreakerPolicy, BreakerState, Failure, FailureClass, ModelRef, NotAnswered, Timestamp, WhyNot},
+    model::{
+        BreakerPolicy, BreakerState, Failure, FailureClass, ModelRef, NotAnswered, RateLimits, Timestamp,
+        WhyNot,
+    },
     policy::{self, Candidate, Known, Next, Standing, Visit, next},
     port::Provider as Endpoint,
     provider::{Admission, Gate},
@@ -171,6 +174,11 @@ impl Leases {
     /// What is known of a provider's endpoint and its models; `None` if there is no such provider.
     pub(crate) fn known(&self, provider: &str, now: Timestamp) -> Option<(BreakerState, Vec<Known>)> {
         self.gates.get(provider).map(|gate| gate.known(now))
+    }
+
+    /// How many credentials a provider has, and what each may use up.
+    pub(crate) fn account(&self, provider: &str) -> Option<(usize, RateLimits)> {
+        self.gates.get(provider).map(|gate| (gate.endpoint.credentials(), gate.endpoint.limits()))
     }
 
     /// Forgets every failure of a provider; says whether there is one of that name.

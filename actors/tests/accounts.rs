@@ -211,6 +211,31 @@ async fn a_refused_credential_is_renewed_once() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_was_refused_for_the_old_credential_goes_on_with_the_new_one() {
+    let check = async |accepted_from: u64, outcome: Outcome, most: usize| {
+        let account = Account::new(move |now, _| match now < accepted_from {
+            true => fails(FailureClass::Auth),
+            false => Ok(says("hello")),
+        });
+        let account = Arc::new(Account { renews: |_| true, ..account });
+        let runtime = start(&account).await;
+        // The second one is refused when the first has a new credential, which nobody has accepted yet.
+        let later = |ms| {
+            let runtime = &runtime;
+            async move {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                runtime.run(RunRequest::new("hi")).await.expect("it ends").ended.outcome
+            }
+        };
+        assert_eq!(futures::future::join(later(0), later(1_000)).await, (outcome, outcome));
+        assert!(account.used().len() <= most, "{:?}", account.asked());
+    };
+    check(2_000, Outcome::Completed, 4).await;
+    // One that is of no use is not renewed again for it.
+    check(u64::MAX, Outcome::Failed, 4).await;
+}
+
 /// A provider's own limiter: at most so many requests in any minute. What is over it is refused, and counted.
 struct Server {
     most: usize,

@@ -13,7 +13,10 @@ use futures::{FutureExt, future::BoxFuture};
 use hermod::provider::{Cache, Deadlines, Dialect, HttpProvider, ProviderConfig, WIRES};
 use hermod_actors::{
     World,
-    model::{Answer, AssistantMessage, EffectClass, Failure, Finish, ModelTraits, ToolCall, Usage},
+    model::{
+        Answer, AssistantMessage, EffectClass, Failure, Finish, ModelTraits, PoolStrategy, RateLimits,
+        ToolCall, Usage,
+    },
     port::{Deltas, Encoder, Journal, ModelRequest, Provider},
     testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world},
 };
@@ -101,7 +104,9 @@ pub(crate) fn remote(base_url: &str) -> HttpProvider {
         name: "test".into(),
         base_url: base_url.into(),
         wire: WIRES[0].name.into(),
-        credential: None,
+        credentials: Vec::new(),
+        pool: PoolStrategy::default(),
+        limits: RateLimits::default(),
         cache: Cache::default(),
         deadlines: Deadlines::default(),
     };

@@ -1,5 +1,7 @@
 //! `hermod config`: what is set, where, and whether it does.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -9,8 +11,8 @@ use super::{
     providers, run,
 };
 use crate::{
-    config::{Config, Origin, Setting, UserFile, presentable},
-    daemon::StartError,
+    config::{Config, Origin, Setting, UserFile, Work, presentable},
+    daemon::{self, StartError},
     environment::{self, Found, Variables, Wanted},
 };
 
@@ -63,18 +65,21 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
     }));
     let found = run::discover(config, variables, run::Local::of(config)).await;
     let provider =
-        |found: &Found| format!("provider  {}: {}", found.name, providers::credential(found, variables));
+        |found: &Found| format!("provider  {}: {}", found.name, providers::credentials(found, variables));
     report.extend(found.iter().map(provider));
     print(&report.join("\n"))?;
     // At a run's start only the providers that it needs are looked at.
+    let state = if found.is_empty() { PathBuf::new() } else { daemon::state_dir(variables)? };
     for provider in &found {
-        provider.config(variables).map_err(StartError::NoModel)?;
+        provider.config(variables, &state).map_err(StartError::NoModel)?;
     }
     if !found.is_empty() || config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
         let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
-        environment::choose(&found, wanted)
-            .and_then(|first| environment::chain(&found, first, &config.fallback_providers.0))
-            .map_err(StartError::NoModel)?;
+        let first = environment::choose(&found, wanted).map_err(StartError::NoModel)?;
+        let auxiliary = Work::ALL.map(|work| &config.auxiliary.of(work).chain.0);
+        for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
+            environment::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
+        }
     }
     print("ok")
 }

@@ -113,6 +113,11 @@ impl Inquiry {
         }
     }
 
+    /// The process that runs something, if there is one.
+    pub(crate) async fn holder(&self) -> Result<Option<Client>, Failure> {
+        Ok(Client::connect(&self.state).await?)
+    }
+
     /// Finds who can answer.
     pub(crate) async fn reach(&self) -> Result<Reached, Failure> {
         let mut busy = None;

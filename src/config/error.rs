@@ -2,8 +2,11 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use serde_json::Value;
 
-use super::layer::{Origin, Setting};
-use crate::secret::{Reference, shown_url};
+use super::{
+    layer::{Origin, Setting},
+    values::reference,
+};
+use crate::secret::shown_url;
 
 /// Values longer than this are cut in messages.
 const SHOWN: usize = 80;
@@ -158,12 +161,16 @@ pub fn shown(key: &str, value: &Value) -> Option<String> {
 /// A value without what may be secret in it; `None` if that is all of it.
 pub fn presentable(key: &str, value: &Value) -> Option<Value> {
     match key.rsplit('.').next() {
-        Some("credential") => {
-            value.as_str()?.parse::<Reference>().ok().map(|reference| reference.to_string().into())
-        }
-        Some("base_url") => value.as_str().map(|url| shown_url(url).into()),
+        Some("credential" | "client_secret" | "refresh_token") => told(value),
+        Some("credentials") => value.as_array()?.iter().map(told).collect(),
+        Some("base_url" | "token_url") => value.as_str().map(|url| shown_url(url).into()),
         Some(_) | None => Some(value.clone()),
     }
+}
+
+/// A reference to a secret, without what may be secret in it.
+fn told(value: &Value) -> Option<Value> {
+    reference(value).ok().map(|reference| reference.to_string().into())
 }
 
 /// All mistakes that were found.

@@ -1,15 +1,37 @@
 //! Which keys there are: those of the embedded file, and those of a provider's and of a model's section.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::layer::{Layer, first_name};
 
+/// Like any text.
+static TEXT: Value = Value::String(String::new());
 /// Below it stand the providers, by name.
 pub(super) const PROVIDERS: &str = "providers";
 /// What a provider has that does not say otherwise.
 const PROVIDER_DEFAULTS: &str = "provider_defaults";
-/// What only a provider's own section can say; all are texts.
-pub(super) const PROVIDER_OWN: [&str; 5] = ["api_mode", "base_url", "credential", "model", "wire"];
+/// What only a provider's own section can say, as texts.
+const PROVIDER_TEXTS: [&str; 11] = [
+    "api_mode",
+    "base_url",
+    "credential",
+    "model",
+    "oauth.client_id",
+    "oauth.client_secret",
+    "oauth.refresh_token",
+    "oauth.scope",
+    "oauth.token_url",
+    "pool",
+    "wire",
+];
+/// Likewise, as lists.
+const PROVIDER_LISTS: [&str; 1] = ["credentials"];
+/// Likewise, as numbers.
+const PROVIDER_NUMBERS: [&str; 2] = ["requests_per_minute", "tokens_per_minute"];
+/// The section inside a provider's own.
+const OAUTH: &str = "oauth";
 /// Below it stands what is known of models, by name.
 pub(super) const MODELS: &str = "models";
 /// What can be said of a model.
@@ -60,7 +82,6 @@ pub(super) enum Kind<'a> {
 
 /// What `key` is, by the defaults.
 pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
-    const TEXT: &Value = &Value::String(String::new());
     if let Some(default) = defaults.get(key) {
         return Kind::Setting(&default.value);
     }
@@ -68,13 +89,14 @@ pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
         Some((_, None)) => return Kind::Model,
         Some((_, Some("price"))) => return Kind::Section,
         // Of what type it is says its value: no variable can set it.
-        Some((_, Some(field))) if MODEL_OWN.contains(&field) => return Kind::Setting(TEXT),
+        Some((_, Some(field))) if MODEL_OWN.contains(&field) => return Kind::Setting(&TEXT),
         Some((_, Some(_))) => return Kind::Unknown,
         None => {}
     }
     match provider(key) {
         Some((_, None)) => Kind::Provider,
-        Some((_, Some(field))) if PROVIDER_OWN.contains(&field) => Kind::Setting(TEXT),
+        Some((_, Some(OAUTH))) => Kind::Section,
+        Some((_, Some(field))) if let Some(like) = own(field) => Kind::Setting(like),
         Some((_, Some(field))) => match defaults.get(&format!("{PROVIDER_DEFAULTS}.{field}")) {
             Some(default) => Kind::Setting(&default.value),
             None => Kind::Unknown,
@@ -83,6 +105,19 @@ pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
         None if defaults.keys().any(|known| below(key, known).is_some()) => Kind::Section,
         None => Kind::Unknown,
     }
+}
+
+/// A value of the type that a key has which only a provider's own section can say.
+fn own(field: &str) -> Option<&'static Value> {
+    static LIST: Value = Value::Array(Vec::new());
+    static NUMBER: LazyLock<Value> = LazyLock::new(|| 0.into());
+    if PROVIDER_TEXTS.contains(&field) {
+        return Some(&TEXT);
+    }
+    if PROVIDER_LISTS.contains(&field) {
+        return Some(&LIST);
+    }
+    PROVIDER_NUMBERS.contains(&field).then(|| &*NUMBER)
 }
 
 /// The provider's name, and the key in its section.
@@ -104,12 +139,14 @@ fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
 pub(super) fn nearest(defaults: &Layer, key: &str) -> Option<String> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let mut candidates: Vec<String> = defaults.keys().cloned().collect();
-    if let Some(("providers" | "provider", provider)) = section.split_once('.') {
-        if SECRETS.contains(&name) {
+    if let Some(("providers" | "provider", rest)) = section.split_once('.') {
+        let provider = rest.strip_suffix(".oauth").unwrap_or(rest);
+        if provider == rest && SECRETS.contains(&name) {
             return Some(format!("{PROVIDERS}.{provider}.credential"));
         }
         let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
-        let fields = PROVIDER_OWN.into_iter().chain(shared);
+        let own = PROVIDER_TEXTS.into_iter().chain(PROVIDER_LISTS).chain(PROVIDER_NUMBERS);
+        let fields = own.chain(shared);
         candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {

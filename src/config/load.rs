@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use serde_path_to_error::{Path, Segment};
 
 use super::{
+    accounts, auxiliary,
     error::{ConfigError, ConfigErrors},
     keys::{self, Kind, MODELS, PROVIDERS},
     layer::{self, Layer, NotToml, Origin, Setting, quoted, tree},
@@ -45,6 +46,8 @@ impl Config {
         let config = typed(settings, &defaults, &mut errors);
         if let (Some(config), true) = (&config, errors.is_empty()) {
             together(config, &mut errors);
+            accounts::check(config, &mut errors);
+            auxiliary::check(config, &mut errors);
         }
         match config {
             Some(config) if errors.is_empty() => {

@@ -1,6 +1,8 @@
 //! The configuration: the defaults that come with the program, the user's file over them, the environment over both.
 //! Pure but for `file.rs`.
 
+mod accounts;
+mod auxiliary;
 mod error;
 mod file;
 mod keys;
@@ -13,18 +15,19 @@ mod variables;
 mod vendors;
 mod wires;
 
+pub use auxiliary::{Auxiliary, AuxiliarySection, Work, auxiliary_chain};
 pub use error::{ConfigError, ConfigErrors, presentable, shown};
 pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Ollama, ProviderDefaults, ProviderSection,
-    Retry, Shell, Store, Tools,
+    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, OauthSection, Ollama, ProviderDefaults,
+    ProviderSection, Retry, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{
-    Address, BaseUrl, Caching, Chain, Count, Credential, Dollars, Durability, Flag, Level, LevelSet, Limit,
-    Model, Style, Wait, WireName,
+    Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, Level,
+    LevelSet, Limit, Model, Pool, Stored, Style, Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
 pub use wires::resolve;

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 
 use super::{
+    auxiliary::Auxiliary,
     keys,
     layer::{Layer, Origin},
     models::ModelSection,
     values::{
-        Address, BaseUrl, Caching, Chain, Count, Credential, Durability, Flag, Level, Limit, Model, Wait,
-        WireName,
+        Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, Level, Limit,
+        Model, Pool, Stored, Text, Wait, WireName,
     },
 };
 use crate::provider::{Cache, Deadlines};
@@ -23,6 +24,8 @@ pub struct Config {
     pub model: Model,
     /// The chain behind it.
     pub fallback_providers: Chain,
+    /// The chains of work beside the runs.
+    pub auxiliary: Auxiliary,
     /// What a run may use up.
     pub agent: Agent,
     /// Further defaults of agents.
@@ -126,6 +129,16 @@ pub struct ProviderSection {
     pub api_mode: Option<WireName>,
     /// Where its key is.
     pub credential: Option<Credential>,
+    /// Where its keys are, if it has several.
+    pub credentials: Option<Credentials>,
+    /// Which of them is used next.
+    pub pool: Option<Pool>,
+    /// How its access tokens are got; they stand before its keys.
+    pub oauth: Option<OauthSection>,
+    /// Requests that each of its accounts may make within a minute.
+    pub requests_per_minute: Option<Count>,
+    /// Tokens that each of its accounts may use up within a minute.
+    pub tokens_per_minute: Option<Count>,
     /// The model, if none is named.
     pub model: Option<Model>,
     /// See [`ProviderDefaults::calls`].
@@ -140,6 +153,22 @@ pub struct ProviderSection {
     pub call_timeout: Option<Wait>,
     /// See [`ProviderDefaults::cache`].
     pub cache: Option<Caching>,
+}
+
+/// `providers.NAME.oauth`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OauthSection {
+    /// Where access tokens are asked for.
+    pub token_url: Option<BaseUrl>,
+    /// Who asks.
+    pub client_id: Option<Text>,
+    /// What proves it.
+    pub client_secret: Option<Stored>,
+    /// What is exchanged for an access token.
+    pub refresh_token: Option<Stored>,
+    /// What is asked for, if not all that was granted.
+    pub scope: Option<Text>,
 }
 
 /// `provider_defaults`.

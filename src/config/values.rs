@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hermod_actors::model::{Levels, ModelRef, Thinking, ThinkingStyle};
+use hermod_actors::model::{Levels, ModelRef, PoolStrategy, Thinking, ThinkingStyle};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
@@ -42,6 +42,22 @@ pub struct BaseUrl(pub String);
 /// Where a secret is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential(pub Reference);
+
+/// Where several secrets are, at least one and none twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials(pub Vec<Reference>);
+
+/// Where a secret is that no command has to be run for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored(pub Reference);
+
+/// Which of several credentials is used next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool(pub PoolStrategy);
+
+/// A text that says something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text(pub String);
 
 /// `host:port`, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +133,22 @@ deserialize_by! {
         check_base_url(url).map_err(|reason| format!("{reason}; give it as `https://host/v1`"))?;
         Ok(Self(url.to_owned()))
     };
-    Credential: |value| text(value)?.parse().map(Self);
+    Credential: |value| reference(value).map(Self);
+    Credentials: credentials;
+    Stored: |value| match reference(value)? {
+        Reference::Command(_) => Err("must be env:NAME or file:PATH; a command is not run for this".to_owned()),
+        stored @ (Reference::Variable(_) | Reference::File(_)) => Ok(Self(stored)),
+    };
+    Pool: |value| match value.as_str() {
+        Some("fill_first") => Ok(Self(PoolStrategy::FillFirst)),
+        Some("round_robin") => Ok(Self(PoolStrategy::RoundRobin)),
+        Some("least_used") => Ok(Self(PoolStrategy::LeastUsed)),
+        Some(_) | None => Err("must be \"fill_first\", \"round_robin\" or \"least_used\"".to_owned()),
+    };
+    Text: |value| match text(value)? {
+        "" => Err("is empty; give it, or leave the key out".to_owned()),
+        text => Ok(Self(text.to_owned())),
+    };
     Address: address;
     Level: |value| match value.as_str() {
         Some("") => Ok(Self(None)),
@@ -183,6 +214,32 @@ fn dollars(value: &Value) -> Option<u64> {
     }
     let part: u64 = format!("{part:0<DECIMALS$}").parse().ok()?;
     whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part)
+}
+
+/// A text, or the words of a command.
+pub(super) fn reference(value: &Value) -> Result<Reference, String> {
+    match value.as_array() {
+        None => text(value)?.parse(),
+        Some(words) => match words.iter().map(Value::as_str).collect::<Option<Vec<_>>>() {
+            Some(words) if words.iter().any(|word| word.starts_with("env:") || word.starts_with("file:")) => {
+                Err("is one; several secrets are listed in `credentials`".to_owned())
+            }
+            Some(words) => Reference::of_words(&words),
+            None => Err(A_TEXT.to_owned()),
+        },
+    }
+}
+
+fn credentials(value: &Value) -> Result<Credentials, String> {
+    const A_LIST: &str = "must be a list, like [\"env:FIRST_KEY\", \"file:/run/second\"]";
+    let items = value.as_array().filter(|items| !items.is_empty()).ok_or(A_LIST)?;
+    let references = items.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
+    for (at, reference) in references.iter().enumerate() {
+        if references[..at].contains(reference) {
+            return Err(format!("has {reference} twice; each account stands there once"));
+        }
+    }
+    Ok(Credentials(references))
 }
 
 fn chain(value: &Value) -> Result<Chain, String> {

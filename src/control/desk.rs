@@ -42,6 +42,10 @@ pub enum Order {
         /// What is said.
         text: Arc<str>,
     },
+    /// Tell which models are asked.
+    Providers,
+    /// Forget every failure of the provider of this name.
+    ResetProvider(String),
 }
 
 /// An order, and who waits for it.
@@ -85,6 +89,8 @@ impl Desk {
             Request::Stop { run } => self.stop(&run).await,
             Request::StopAll {} => self.stop_all().await,
             Request::Steer { run, text } => self.steer(&run, text).await,
+            Request::ProvidersStatus {} => self.order(Order::Providers).await,
+            Request::ProvidersReset { name } => self.order(Order::ResetProvider(name)).await,
         };
         if let Some(answer) = answer.unwrap_or_else(|fault| Some(Answer::Refused(fault))) {
             send(to, answer).await;
@@ -208,6 +214,9 @@ fn nobody(order: &Order) -> Fault {
             ),
             None => format!("no process runs run {0}; it goes on with `hermod run --resume {0}`", run.id),
         }),
+        Order::Providers | Order::ResetProvider(_) => {
+            Fault::usage("no provider is asked from this process: it only looks into the store")
+        }
         Order::Stop(_) => Fault::new(FaultKind::Internal, "nothing runs in this process"),
     }
 }

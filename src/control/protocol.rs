@@ -1,6 +1,9 @@
 //! What is said on the control socket: one JSON object a line. Pure.
 
-use hermod_actors::model::{ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow};
+use hermod_actors::{
+    ProviderStatus,
+    model::{ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -88,6 +91,15 @@ pub enum Request {
         /// What is said.
         text: String,
     },
+    /// Which models are asked, and which are not for a while.
+    #[serde(rename = "providers.status")]
+    ProvidersStatus {},
+    /// Forgets every failure of a provider.
+    #[serde(rename = "providers.reset")]
+    ProvidersReset {
+        /// Which one.
+        name: String,
+    },
 }
 
 const fn rows() -> usize {
@@ -133,6 +145,13 @@ pub enum Answer {
         session: SessionId,
         /// The run that the message becomes if this one ends before it is read.
         next: RunId,
+    },
+    /// To `providers.status`: those that this process can ask, by name.
+    Providers(Vec<ProviderStatus>),
+    /// To `providers.reset`: it is done.
+    Reset {
+        /// The provider.
+        name: String,
     },
     /// To anything: it was not done, and why.
     Refused(Fault),
@@ -209,6 +228,8 @@ impl Answer {
             | Self::Tree(_)
             | Self::Stopped(_)
             | Self::Steered { .. }
+            | Self::Providers(_)
+            | Self::Reset { .. }
             | Self::Refused(_) => true,
         }
     }
@@ -263,6 +284,8 @@ mod tests {
         check(r#"{"verb":"runs.list"}"#, Ok(Request::RunsList { max: 100 }));
         let journal = Request::Journal { session: "k".into(), from: 7 };
         check(r#"{"verb":"journal","session":"k","from":7}"#, Ok(journal));
+        check(r#"{"verb":"providers.status"}"#, Ok(Request::ProvidersStatus {}));
+        check(r#"{"verb":"providers.reset","name":"a"}"#, Ok(Request::ProvidersReset { name: "a".into() }));
         check(r#"{"verb":"tree"}"#, Ok(Request::Tree { run: None }));
         check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
         check(r#"{"verb":"stop","run":"last","now":true}"#, Err("unknown field `now`, expected `run`"));

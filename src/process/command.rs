@@ -30,8 +30,19 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// The folder in which it runs.
     pub folder: PathBuf,
+    /// The variables that it sees.
+    pub environment: Environment,
     /// How long it may run.
     pub timeout: Duration,
+}
+
+/// The variables that a command sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Environment {
+    /// Those of [`inherited`] alone: the command is a model's.
+    Clean,
+    /// Those of this process: the command is the user's.
+    Own,
 }
 
 /// Why a command is over.
@@ -82,11 +93,13 @@ pub async fn run(command: Command, tee: Option<Tee>, cancel: &CancellationToken)
 }
 
 fn spawn(command: Command) -> io::Result<tokio::process::Child> {
-    tokio::process::Command::new(command.program)
+    let mut started = tokio::process::Command::new(command.program);
+    if command.environment == Environment::Clean {
+        started.env_clear().envs(inherited());
+    }
+    started
         .args(command.arguments)
         .current_dir(command.folder)
-        .env_clear()
-        .envs(inherited())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -10,6 +10,6 @@ mod pipes;
 mod tee;
 
 pub use capture::{Capture, HEAD, Shown, TAIL, without_cut_end};
-pub use command::{Cause, Command, Ran, TERM_GRACE, run};
+pub use command::{Cause, Command, Environment, Ran, TERM_GRACE, run};
 pub use environment::inherited;
 pub use tee::{Piece, Tee};

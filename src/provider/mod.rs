@@ -1,8 +1,9 @@
-//! Model providers: one file per wire format, each pure (bytes in, values out), and one that talks HTTP.
+//! Model providers: one file per wire format, each pure (bytes in, values out), and one folder that talks HTTP.
 
 pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod codex_responses;
+mod credential;
 mod excerpt;
 pub mod failure;
 mod http;
@@ -10,12 +11,17 @@ mod ids;
 mod loose;
 mod names;
 mod pieces;
+mod rates;
 mod reader;
 pub mod sse;
 mod think;
 mod wire;
 
-pub use self::http::{ConfigError, Deadlines, HttpProvider, ProviderConfig, check_base_url};
+pub use self::http::{
+    ConfigError, Deadlines, Forms, HttpProvider, NotPosted, ProviderConfig, Reply, check_base_url,
+};
+pub use credential::{Carried, Credential, Fetch, Fetched, NoKey};
+pub use rates::rate_info;
 pub use wire::{Decoder, Progress, WireFormat, Writing, encode_pictures};
 
 /// A wire format, as configuration names it.

@@ -18,7 +18,7 @@ use super::{
     spool::{Spooled, spool},
     typed::{self, Site, Typed},
 };
-use crate::process::{self, Capture, Cause, Command, Ran, Tee};
+use crate::process::{self, Capture, Cause, Command, Environment, Ran, Tee};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 const SHELL: &str = "/bin/sh";
@@ -117,7 +117,9 @@ impl Typed for Shell {
         };
         let timeout = timeout_of(timeout, site.settings);
         let arguments = vec!["-c".into(), command.into()];
-        execute(Command { program: SHELL.into(), arguments, folder, timeout }, &site).await
+        let environment = Environment::Clean;
+        let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
+        execute(command, &site).await
     }
 
     fn limit(arguments: &Arguments, settings: Settings) -> Option<Duration> {

@@ -45,6 +45,8 @@ async fn carry_out(runtime: &Runtime, session: SessionId, Ordered { order, reply
     let done = match order {
         Order::Stop(rows) => stop(runtime, session, rows).await,
         Order::Steer { run, text } => steer(runtime, session, &run, text).await,
+        Order::Providers => Ok(Answer::Providers(runtime.providers().await)),
+        Order::ResetProvider(name) => reset(runtime, name).await,
     };
     if reply.send(done.unwrap_or_else(Answer::Refused)).is_err() {
         tracing::debug!("whoever gave an order has gone");
@@ -84,4 +86,13 @@ async fn steer(runtime: &Runtime, session: SessionId, run: &RunRow, text: Arc<st
     }
     let steered = runtime.steer(run.id, text).await?;
     Ok(Answer::Steered { run: steered.run, session: steered.session, next: steered.next })
+}
+
+async fn reset(runtime: &Runtime, name: String) -> Result<Answer, Fault> {
+    if runtime.reset_provider(&name) {
+        return Ok(Answer::Reset { name });
+    }
+    let known: Vec<String> = runtime.providers().await.into_iter().map(|provider| provider.name).collect();
+    let pid = std::process::id();
+    Err(Fault::usage(format!("process {pid} asks no provider `{name}`; it asks: {}", known.join(", "))))
 }

@@ -55,11 +55,13 @@ fn is_used_up(headers: &HeaderMap, reset: &str) -> bool {
     reset == "ratelimit-reset" && says("ratelimit-remaining", "0")
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// A header's text.
+pub(in crate::provider) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
 }
 
-fn date_ms(text: &str) -> Option<u64> {
+/// Milliseconds since 1970 of a date as HTTP writes it.
+pub(in crate::provider) fn date_ms(text: &str) -> Option<u64> {
     let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
 }

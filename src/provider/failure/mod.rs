@@ -2,12 +2,12 @@
 //! they say in words, and what they say of themselves before what they quote.
 
 mod classify;
-mod headers;
+pub(super) mod headers;
 mod phrases;
 mod signs;
 mod sizes;
 mod text;
-mod times;
+pub(super) mod times;
 mod vendor_error;
 
 pub use classify::{failure_in_body, failure_in_stream, failure_of};

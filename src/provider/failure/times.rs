@@ -10,11 +10,11 @@ use regex_lite::Regex;
 
 /// When to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct ComeBack {
+pub(in crate::provider) struct ComeBack {
     /// After so many milliseconds.
-    pub(super) after_ms: Option<u64>,
+    pub(in crate::provider) after_ms: Option<u64>,
     /// At this time.
-    pub(super) at: Option<Timestamp>,
+    pub(in crate::provider) at: Option<Timestamp>,
 }
 
 /// Longer waits than this make no sense and are taken as this: a year.
@@ -46,7 +46,7 @@ impl ComeBack {
 }
 
 /// A value that stands alone: seconds, a time in seconds or milliseconds since 1970, `1m30s`, or `2026-08-24T10:00:00Z`.
-pub(super) fn moment(text: &str) -> Option<ComeBack> {
+pub(in crate::provider) fn moment(text: &str) -> Option<ComeBack> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
         return match number {

@@ -1,29 +1,35 @@
-//! The one place that talks HTTP to providers. Everything it carries is read and written by a [`WireFormat`].
-
 use std::{
     error::Error,
-    net::IpAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use futures::future::{BoxFuture, FutureExt};
 use hermod_actors::{
-    model::{Answer, Deadline, Failure, FailureClass, ModelTraits, Origin},
-    port::{Deltas, Encoder, ModelRequest, Provider},
+    model::{
+        Answer, CredentialId, Deadline, Failure, FailureClass, ModelTraits, Origin, PoolStrategy, RateLimits,
+    },
+    port::{Clock as _, Deltas, Encoder, ModelRequest, Provider},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use reqwest::{Body, Client, Response, Url, redirect};
-use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
-use rustls_platform_verifier::BuilderVerifierExt;
+use reqwest::{Body, Client, Response, Url};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    Cache, Dialect, WIRES,
-    pieces::Pieces,
-    wire::{Decoder, Progress, WireFormat, Writing, encode_pictures},
+    client::{begin_of, client, root_cause},
+    config::{ConfigError, Deadlines, ProviderConfig, base_url},
 };
-use crate::secret::{Secret, shown_url};
+use crate::{
+    clock::SystemClock,
+    provider::{
+        Credential, Dialect, WIRES,
+        credential::{Carried, Key, NoKey},
+        pieces::Pieces,
+        rates::rate_info,
+        wire::{Decoder, Progress, WireFormat, Writing, encode_pictures},
+    },
+    secret::hidden,
+};
 
 /// Bytes of an error's body that are read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -33,78 +39,6 @@ const ERROR_BODY_WAIT: Duration = Duration::from_secs(10);
 const TAIL_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of the body may take behind the end mark, so that the connection can be used again.
 const END_WAIT: Duration = Duration::from_millis(50);
-
-/// How long each part of a call may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadlines {
-    /// To connect, TLS included.
-    pub connect: Duration,
-    /// From the call's start until the first piece of the answer.
-    pub first_event: Duration,
-    /// Between two pieces of the answer; comments and empty events do not count.
-    pub gap: Duration,
-    /// The whole call.
-    pub call: Duration,
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            first_event: Duration::from_secs(90),
-            gap: Duration::from_secs(90),
-            call: Duration::from_mins(30),
-        }
-    }
-}
-
-/// A configured endpoint.
-#[derive(Debug, Clone)]
-pub struct ProviderConfig {
-    /// Its name in the configuration.
-    pub name: String,
-    /// Such as `https://api.openai.com/v1`; the wire format's path is put behind it.
-    pub base_url: String,
-    /// A name of [`WIRES`].
-    pub wire: String,
-    /// The key, if it asks for one.
-    pub credential: Option<Secret>,
-    /// For how long its vendor is to cache how requests begin.
-    pub cache: Cache,
-    /// How long calls may take.
-    pub deadlines: Deadlines,
-}
-
-/// A provider that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// The base URL is none.
-    #[error("providers.{provider}.base_url = \"{url}\": {reason}; give it as `https://host/v1`")]
-    BaseUrl {
-        /// The provider.
-        provider: String,
-        /// The URL; hidden if it may hold a password.
-        url: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// No such wire format.
-    #[error("providers.{provider}.wire = \"{wire}\": no such wire format; there are: {known}")]
-    Wire {
-        /// The provider.
-        provider: String,
-        /// The name.
-        wire: String,
-        /// The names that there are.
-        known: String,
-    },
-    /// A credential that no header can carry.
-    #[error("the credential of provider {provider} is empty or has a line break or control character in it")]
-    Credential {
-        /// The provider.
-        provider: String,
-    },
-}
 
 /// A provider behind HTTP.
 #[derive(Debug)]
@@ -116,8 +50,11 @@ pub struct HttpProvider {
     /// The URL as people may see it.
     endpoint: String,
     headers: HeaderMap,
-    credential: Option<Secret>,
+    credentials: Vec<Credential>,
+    pool: PoolStrategy,
+    limits: RateLimits,
     deadlines: Deadlines,
+    clock: SystemClock,
     /// Made at the first call: what TLS needs takes milliseconds that a start without a call should not pay.
     client: OnceLock<Client>,
 }
@@ -133,20 +70,25 @@ impl HttpProvider {
             known: WIRES.iter().map(|wire| wire.name).collect::<Vec<_>>().join(", "),
         })?;
         let wire = (wire.make)(&dialect);
-        let headers = headers(&*wire, config.credential.as_ref())
-            .ok_or_else(|| ConfigError::Credential { provider: config.name.clone() })?;
+        for (credential, key) in config.credentials.iter().filter_map(|it| Some((it, it.known()?))) {
+            authorization(&*wire, credential.carried(), key.reveal())
+                .ok_or_else(|| ConfigError::Credential { provider: config.name.clone() })?;
+        }
         join(&mut url, wire.path());
         let mut shown = url.clone();
         shown.set_query(None);
         Ok(Self {
             name: config.name.as_str().into(),
             encoders: Mutex::default(),
+            headers: headers(&*wire),
             wire,
             endpoint: shown.to_string(),
             url,
-            headers,
-            credential: config.credential,
+            credentials: config.credentials,
+            pool: config.pool,
+            limits: config.limits,
             deadlines: config.deadlines,
+            clock: SystemClock::default(),
             client: OnceLock::new(),
         })
     }
@@ -164,16 +106,66 @@ impl HttpProvider {
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn exchange(&self, mut request: ModelRequest, deltas: &dyn Deltas) -> Result<Answer, Failure> {
+    /// The key that a request with this credential is made with; `None` if none is asked for.
+    async fn key(&self, id: CredentialId) -> Result<Option<Key>, Failure> {
+        let Some(credential) = self.credentials.get(id.0) else {
+            let none = format!("provider {} has no {id}", self.name);
+            return self.credentials.is_empty().then_some(None).ok_or(Failure::new(FailureClass::Auth, none));
+        };
+        credential.key().await.map(Some).map_err(|error| {
+            let class = match &error {
+                NoKey::Denied(_) => FailureClass::Auth,
+                NoKey::Unreachable(_) => FailureClass::Server,
+            };
+            Failure::new(class, format!("{id} of provider {} cannot be had: {error}", self.name))
+        })
+    }
+
+    fn headers_with(&self, id: CredentialId, key: Option<&Key>) -> Result<HeaderMap, Failure> {
+        let mut headers = self.headers.clone();
+        if let (Some(credential), Some(key)) = (self.credentials.get(id.0), key) {
+            let header = authorization(&*self.wire, credential.carried(), key.secret.reveal());
+            let (name, value) = header.ok_or_else(|| {
+                let what = "is empty or has a line break or control character in it";
+                Failure::new(FailureClass::Auth, format!("{id} of provider {} {what}", self.name))
+            })?;
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    /// The failure as it may be told, and what it says of the credential.
+    fn told(&self, mut failure: Failure, id: CredentialId, key: Option<Key>) -> Failure {
+        if let (FailureClass::Auth, Some(key), Some(credential)) =
+            (&failure.class, &key, self.credentials.get(id.0))
+        {
+            credential.refused(key);
+        }
+        // The key may have become another one meanwhile.
+        let mut secrets: Vec<_> = key.into_iter().map(|key| key.secret).collect();
+        secrets.extend(self.credentials.iter().flat_map(Credential::secrets));
+        failure.message = hidden(&secrets, failure.message);
+        failure
+    }
+
+    async fn exchange(
+        &self,
+        mut request: ModelRequest,
+        headers: HeaderMap,
+        deltas: &dyn Deltas,
+    ) -> Result<Answer, Failure> {
         let first_by = Instant::now() + self.deadlines.first_event;
         let (origin, names) = (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.names));
         encode_pictures(&mut request);
         let body = Body::wrap(Pieces::new(self.wire.body(request)));
-        let send = self.client()?.post(self.url.clone()).headers(self.headers.clone()).body(body).send();
+        let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
         let response = timeout_at(first_by, send)
             .await
             .map_err(|_| self.late(Deadline::FirstEvent))?
             .map_err(|error| self.not_sent(&error))?;
+        if let Some(info) = rate_info(response.headers(), self.clock.at()) {
+            deltas.limits(info);
+        }
         if response.status().is_success() {
             let decoder = self.wire.decoder(origin);
             let mut answer = self.read_answer(response, decoder, (first_by, deltas)).await?;
@@ -271,41 +263,40 @@ impl Provider for HttpProvider {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
         async move {
-            let result = timeout(self.deadlines.call, self.exchange(request, deltas)).await;
-            let mut result = result.unwrap_or_else(|_| Err(self.late(Deadline::Call)));
-            if let (Err(failure), Some(credential)) = (&mut result, &self.credential) {
-                failure.message = credential.hidden_in(std::mem::take(&mut failure.message));
-            }
-            result
+            let (id, mut key) = (request.credential, None);
+            let attempt = async {
+                key = self.key(id).await?;
+                let headers = self.headers_with(id, key.as_ref())?;
+                self.exchange(request, headers, deltas).await
+            };
+            let result = timeout(self.deadlines.call, attempt).await;
+            let result = result.unwrap_or_else(|_| Err(self.late(Deadline::Call)));
+            result.map_err(|failure| self.told(failure, id, key))
         }
         .boxed()
     }
-}
 
-/// The base URL, without anything secret in it.
-fn base_url(config: &ProviderConfig) -> Result<Url, ConfigError> {
-    let text = &config.base_url;
-    parse_base_url(text).map_err(|reason| ConfigError::BaseUrl {
-        provider: config.name.clone(),
-        url: shown_url(text),
-        reason,
-    })
-}
-
-/// Whether a text can be a base URL, or why not.
-pub fn check_base_url(text: &str) -> Result<(), String> {
-    parse_base_url(text).map(drop)
-}
-
-fn parse_base_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text.trim()).map_err(|reason| reason.to_string())?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("it holds a user or a password, which belong into the credential".to_owned());
+    fn credentials(&self) -> usize {
+        self.credentials.len().max(1)
     }
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("it is neither http nor https".to_owned());
+
+    fn pool(&self) -> PoolStrategy {
+        self.pool
     }
-    Ok(url)
+
+    fn limits(&self) -> RateLimits {
+        self.limits
+    }
+
+    fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {
+        async move {
+            match self.credentials.get(credential.0) {
+                Some(credential) => credential.renew().await,
+                None => false,
+            }
+        }
+        .boxed()
+    }
 }
 
 /// Puts the path behind a base URL, unless the URL ends in it already, as it stands in some vendors' documentation.
@@ -318,81 +309,34 @@ fn join(url: &mut Url, path: &[&str]) {
     }
 }
 
-/// The headers of every request; `None` if the credential cannot be one.
-fn headers(wire: &dyn WireFormat, credential: Option<&Secret>) -> Option<HeaderMap> {
+/// The headers of every request, without a credential.
+fn headers(wire: &dyn WireFormat) -> HeaderMap {
     const AGENT: &str = concat!("hermod/", env!("CARGO_PKG_VERSION"));
     let fixed: [(HeaderName, &'static str); 3] = [
         (header::CONTENT_TYPE, "application/json"),
         (header::ACCEPT, "text/event-stream"),
         (header::USER_AGENT, AGENT),
     ];
-    let mut headers: HeaderMap =
-        fixed.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
-    if let Some(credential) = credential {
-        let text = credential.reveal();
-        if text.is_empty() {
-            return None;
-        }
-        let (name, before) = wire.credential();
-        let mut value = HeaderValue::from_str(&format!("{before}{text}")).ok()?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    headers
-        .extend(wire.headers().iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))));
-    Some(headers)
+    let own = wire.headers().iter().cloned();
+    fixed.into_iter().chain(own).map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
 }
 
-/// A client for one URL. It reads certificates only for https: they cost milliseconds.
-fn client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
-    let ring = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = if url.scheme() == "https" { tls(ring)? } else { no_tls(ring)? };
-    let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls)
-        .http1_only()
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .connect_timeout(connect);
-    if is_loopback(url.host_str().unwrap_or_default()) {
-        builder = builder.no_proxy();
-    }
-    Ok(builder.build()?)
-}
-
-fn tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth())
-}
-
-/// Trusts nobody: for connections that use no TLS.
-fn no_tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth())
-}
-
-fn is_loopback(host: &str) -> bool {
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+/// The header that carries a key; `None` if it cannot be one.
+fn authorization(wire: &dyn WireFormat, carried: Carried, key: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, before) = match carried {
+        Carried::ByWire => wire.credential(),
+        Carried::Bearer => (header::AUTHORIZATION, "Bearer "),
+    };
+    let mut value = HeaderValue::from_str(&format!("{before}{key}")).ok().filter(|_| !key.is_empty())?;
+    value.set_sensitive(true);
+    Some((name, value))
 }
 
 /// The begin of an error's body, as far as it comes.
 async fn error_body(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
-    let read = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            let room = ERROR_BODY - body.len();
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() >= room {
-                break;
-            }
-        }
-    };
     // What has come until then says enough.
-    let _late = timeout(ERROR_BODY_WAIT, read).await;
+    let _late = timeout(ERROR_BODY_WAIT, begin_of(&mut response, ERROR_BODY, &mut body)).await;
     body
 }
 
@@ -400,13 +344,4 @@ async fn error_body(mut response: Response) -> Vec<u8> {
 async fn read_to_end(mut response: Response) {
     let read = async { while let Ok(Some(_)) = response.chunk().await {} };
     let _late = timeout(END_WAIT, read).await;
-}
-
-/// The innermost error's text: the outer ones only say that something failed.
-fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

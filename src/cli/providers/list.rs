@@ -1,43 +1,24 @@
-//! `hermod providers`: who can be asked, and whether its key is where it should be.
+//! `hermod providers list`: who can be asked, and whether its keys are where they should be.
 
 use std::sync::Arc;
 
-use clap::{Args, Subcommand};
 use hermod_actors::model::{ModelRef, ModelTraits};
 use serde_json::{Value, json};
 
-use super::{
-    exit::Failure,
-    output::{print, print_json},
-    progress, run, table,
-};
 use crate::{
+    cli::{
+        exit::Failure,
+        output::{print, print_json},
+        progress, run, table,
+    },
     config::Config,
     environment::{Found, Variables},
     models,
     secret::shown_url,
 };
 
-/// The model providers that are configured or found
-#[derive(Debug, Args)]
-pub(crate) struct ProvidersArgs {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    /// List them, the one that is asked first on top
-    List {
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// Shows what is asked for.
-pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Result<(), Failure> {
-    let Verb::List { json } = args.verb;
+/// Lists them.
+pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Failure> {
     let config = Config::read(variables)?;
     let found = run::discover(&config, variables, run::Local::of(&config)).await;
     if json {
@@ -50,21 +31,22 @@ pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Resul
             let model = found.model.as_deref().unwrap_or("-").to_owned();
             let (name, url) = (found.name.to_string(), shown_url(&found.base_url));
             let (window, price) = known(&traits(found, &config));
-            let (credential, from) = (credential(found, variables), found.source.name().into());
-            [name, url, found.wire.into(), credential, model, window, price, from]
+            let (credentials, from) = (credentials(found, variables), found.source.name().into());
+            [name, url, found.wire.into(), credentials, model, window, price, from]
         })
         .collect();
     let head = ["PROVIDER", "BASE URL", "WIRE", "CREDENTIAL", "MODEL", "WINDOW", "PRICE", "FROM"];
     print(&table::render(head, &rows))
 }
 
-/// The reference, and what is wrong with it.
-pub(super) fn credential(found: &Found, variables: &Variables) -> String {
-    match found.credential.as_ref().map(|reference| (reference, reference.resolve(variables))) {
-        None => "none".to_owned(),
-        Some((reference, Ok(_))) => reference.to_string(),
-        Some((_, Err(missing))) => format!("missing: {missing}"),
-    }
+/// The references, and what is wrong with them.
+pub(crate) fn credentials(found: &Found, variables: &Variables) -> String {
+    let told = found.account.told(variables).into_iter().map(|(shown, missing)| match missing {
+        None => shown,
+        Some(missing) => format!("missing: {missing}"),
+    });
+    let told: Vec<_> = told.collect();
+    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
 /// What is known of the model that is asked if none is named.
@@ -92,13 +74,16 @@ fn known(traits: &ModelTraits) -> (String, String) {
 
 fn object(found: &Found, (config, variables): (&Config, &Variables)) -> Value {
     let traits = traits(found, config);
-    let missing = found.credential.as_ref().and_then(|reference| reference.resolve(variables).err());
+    let credential = |(shown, missing): (String, Option<crate::secret::Missing>)| json!({ "from": shown, "error": missing.map(|missing| missing.reason) });
+    let limits = found.account.limits;
     json!({
         "name": &*found.name,
         "base_url": shown_url(&found.base_url),
         "wire": found.wire,
-        "credential": found.credential.as_ref().map(ToString::to_string),
-        "credential_error": missing.map(|missing| missing.reason),
+        "credentials": found.account.told(variables).into_iter().map(credential).collect::<Vec<_>>(),
+        "pool": found.account.pool,
+        "requests_per_minute": limits.requests,
+        "tokens_per_minute": limits.tokens,
         "model": found.model.as_deref().ok(),
         "window": traits.window,
         "priced": traits.price.is_some(),

@@ -1,0 +1,55 @@
+//! `hermod providers`: who can be asked, who answers, and who is not asked for a while.
+
+mod list;
+mod status;
+mod test;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    exit::{Exit, Failure},
+    inquiry::Inquiry,
+};
+use crate::environment::Variables;
+pub(super) use list::credentials;
+
+/// The model providers
+#[derive(Debug, Args)]
+pub(crate) struct ProvidersArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List those that are configured or found, the one that is asked first on top
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask each of them for a word, with each of its credentials: a real call, which may cost something
+    Test(test::TestArgs),
+    /// Show which models the running Hermod asks, and which it does not for a while
+    Status {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let the running Hermod forget every failure of a provider, so that it is asked again at once
+    Reset {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Does what is asked for.
+pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::List { json } => list::execute(json, variables).await?,
+        Verb::Test(args) => return test::execute(args, variables).await,
+        Verb::Status { json } => status::execute(json, &Inquiry::new(variables)?).await?,
+        Verb::Reset { name } => status::reset(name, &Inquiry::new(variables)?).await?,
+    }
+    Ok(Exit::Ok)
+}

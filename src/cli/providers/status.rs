@@ -1,0 +1,144 @@
+//! `hermod providers status` and `reset`: what the process that runs something knows of its providers.
+
+use hermod_actors::{
+    ModelStatus, ProviderStatus,
+    model::{BreakerState, Failure as CallFailure, RateLimits},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{
+        exit::Failure,
+        inquiry::{Inquiry, other_answer},
+        output::{print, print_json, say},
+        table,
+    },
+    clock::rfc3339,
+    control::{Answer, Lost, Request},
+};
+
+/// What is known lives in the process that knows it.
+const NOBODY: &str = "no Hermod is running; breakers live in its process";
+
+/// Shows it.
+pub(super) async fn execute(json: bool, inquiry: &Inquiry) -> Result<(), Failure> {
+    let known = match ask(&Request::ProvidersStatus {}, inquiry).await? {
+        None => {
+            say(NOBODY);
+            Vec::new()
+        }
+        Some(Answer::Providers(known)) if json || !known.is_empty() => known,
+        Some(Answer::Providers(_)) => return print("no provider is asked"),
+        Some(_) => return Err(other_answer().into()),
+    };
+    if json {
+        return print_json(&known.iter().map(object).collect());
+    }
+    if known.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = known.iter().flat_map(rows).collect();
+    print(&table::render(
+        ["PROVIDER", "MODEL", "CREDENTIAL", "STATE", "ANSWERED", "FAILED", "LAST FAILURE"],
+        &rows,
+    ))
+}
+
+/// Forgets the failures of a provider.
+pub(super) async fn reset(name: String, inquiry: &Inquiry) -> Result<(), Failure> {
+    match ask(&Request::ProvidersReset { name }, inquiry).await? {
+        None => {
+            say(NOBODY);
+            Ok(())
+        }
+        Some(Answer::Reset { name }) => print(&format!("{name} is asked again")),
+        Some(_) => Err(other_answer().into()),
+    }
+}
+
+/// The answer of the process that runs something; `None` if there is none.
+async fn ask(request: &Request, inquiry: &Inquiry) -> Result<Option<Answer>, Failure> {
+    let Some(mut holder) = inquiry.holder().await? else { return Ok(None) };
+    match holder.ask(request, |_| Ok(())).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Lost::Gone) => Ok(None),
+        Err(Lost::Fault(fault)) => Err(fault.into()),
+    }
+}
+
+/// A line for the endpoint, and one for each of its models with each credential that was asked.
+fn rows(provider: &ProviderStatus) -> Vec<[String; 7]> {
+    let of_model = |model: &ModelStatus| {
+        [
+            String::new(),
+            model.model.clone(),
+            model.credential.0.to_string(),
+            state(model.breaker),
+            model.answered.to_string(),
+            model.failed.to_string(),
+            failure(model.last_failure.as_ref()),
+        ]
+    };
+    let whole = [
+        provider.name.clone(),
+        limits(provider.limits),
+        format!("{} in all", provider.credentials),
+        state(provider.endpoint),
+        provider.answered.to_string(),
+        provider.failed.to_string(),
+        failure(provider.last_failure.as_ref()),
+    ];
+    [whole].into_iter().chain(provider.models.iter().map(of_model)).collect()
+}
+
+fn state(state: BreakerState) -> String {
+    match state {
+        BreakerState::Closed => "asked".to_owned(),
+        BreakerState::Open { until } => format!("not asked until {until}"),
+        BreakerState::HalfOpen => "tried".to_owned(),
+    }
+}
+
+fn limits(limits: RateLimits) -> String {
+    let requests = limits.requests.map(|count| format!("{count} requests/min"));
+    let tokens = limits.tokens.map(|count| format!("{count} tokens/min"));
+    let both: Vec<_> = requests.into_iter().chain(tokens).collect();
+    if both.is_empty() { "-".to_owned() } else { both.join(", ") }
+}
+
+fn failure(failure: Option<&CallFailure>) -> String {
+    failure.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+fn object(provider: &ProviderStatus) -> Value {
+    json!({
+        "name": provider.name,
+        "breaker": breaker(provider.endpoint),
+        "credentials": provider.credentials,
+        "requests_per_minute": provider.limits.requests,
+        "tokens_per_minute": provider.limits.tokens,
+        "answered": provider.answered,
+        "failed": provider.failed,
+        "last_failure": provider.last_failure,
+        "models": provider.models.iter().map(of_model).collect::<Vec<_>>(),
+    })
+}
+
+fn of_model(model: &ModelStatus) -> Value {
+    json!({
+        "model": model.model,
+        "credential": model.credential,
+        "breaker": breaker(model.breaker),
+        "answered": model.answered,
+        "failed": model.failed,
+        "last_failure": model.last_failure,
+    })
+}
+
+fn breaker(state: BreakerState) -> Value {
+    match state {
+        BreakerState::Closed => json!({ "state": "closed" }),
+        BreakerState::Open { until } => json!({ "state": "open", "until": rfc3339(until) }),
+        BreakerState::HalfOpen => json!({ "state": "half_open" }),
+    }
+}

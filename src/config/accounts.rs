@@ -1,0 +1,37 @@
+//! What must fit together in what is said of a provider's accounts.
+
+use super::{error::ConfigError, keys::PROVIDERS, layer::Origin, model::Config};
+
+/// Tells what does not.
+pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
+    for (name, section) in &config.providers {
+        let key = |field: &str| format!("{PROVIDERS}.{name}.{field}");
+        let setting = |field: &str| config.settings.get(&key(field));
+        if let (Some(_), Some(setting)) = (&section.credential, setting("credentials")) {
+            let reason = format!("{} is set too; put all into one of them", key("credential"));
+            errors.push(ConfigError::value(&key("credentials"), setting, reason));
+        }
+        let Some(oauth) = &section.oauth else { continue };
+        let needed = [
+            ("token_url", oauth.token_url.is_some(), "the URL where access tokens are given"),
+            ("client_id", oauth.client_id.is_some(), "the id under which this program is known there"),
+            (
+                "refresh_token",
+                oauth.refresh_token.is_some(),
+                "where the refresh token is, as env:NAME or file:PATH",
+            ),
+        ];
+        let below = key("oauth.");
+        let said = config.settings.iter().find(|(key, _)| key.starts_with(&below));
+        let origin = said.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
+        for (field, _, what) in needed.into_iter().filter(|(_, is_there, _)| !is_there) {
+            let reason = format!("it is missing; give {what}");
+            errors.push(ConfigError::Value {
+                key: format!("{below}{field}"),
+                shown: None,
+                origin: origin.clone(),
+                reason,
+            });
+        }
+    }
+}

@@ -1,0 +1,214 @@
+use std::{io, sync::Mutex, sync::PoisonError, time::Duration};
+
+use futures::future::{BoxFuture, FutureExt};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::kept::{Kept, Locked};
+use crate::{
+    provider::{Fetch, Fetched, Forms, NoKey, Reply},
+    secret::{Secret, hidden},
+};
+
+/// Characters of what a token endpoint says of its refusal.
+const SHOWN: usize = 200;
+
+/// With what access tokens are asked for.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// Who asks.
+    pub client_id: String,
+    /// What proves it, if anything does.
+    pub client_secret: Option<Secret>,
+    /// The refresh token, as it is configured.
+    pub refresh_token: Secret,
+    /// What is asked for, if not all that was granted.
+    pub scope: Option<String>,
+}
+
+/// Access tokens for a refresh token (RFC 6749, section 6).
+#[derive(Debug)]
+pub struct Oauth {
+    forms: Forms,
+    grant: Grant,
+    kept: Kept,
+    /// A newer refresh token than the one on disk, if it could not be kept there.
+    unsaved: Mutex<Option<Secret>>,
+}
+
+/// A granted request.
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+    #[serde(default)]
+    expires_in: Option<Value>,
+    #[serde(default)]
+    refresh_token: Option<String>,
+}
+
+/// A refused one.
+#[derive(Deserialize)]
+struct Refused {
+    error: String,
+    #[serde(default)]
+    error_description: Option<String>,
+}
+
+impl Oauth {
+    /// Touches neither network nor disk.
+    pub const fn new(forms: Forms, grant: Grant, kept: Kept) -> Self {
+        Self { forms, grant, kept, unsaved: Mutex::new(None) }
+    }
+
+    async fn refresh(&self) -> Result<Fetched, NoKey> {
+        // Another process may have a newer token by now, and must not use the same one meanwhile.
+        let locked = self.on_disk(Kept::lock, "the lock of the refresh token").await?;
+        let configured = self.grant.refresh_token.clone();
+        let loaded = self.on_disk(move |kept| kept.load(&configured), "the kept refresh token").await?;
+        let token = self.unsaved().or(loaded).unwrap_or_else(|| self.grant.refresh_token.clone());
+        let granted = self.ask(&token).await?;
+        if let Some(next) = granted.refresh_token.filter(|next| !next.is_empty() && *next != token.reveal()) {
+            self.keep(Secret::new(next), locked).await;
+        }
+        let expires_in = granted.expires_in.as_ref().and_then(seconds);
+        Ok(Fetched { key: Secret::new(granted.access_token), expires_in })
+    }
+
+    async fn ask(&self, token: &Secret) -> Result<Granted, NoKey> {
+        let Grant { client_id, client_secret, scope, .. } = &self.grant;
+        let mut form = vec![
+            ("grant_type", "refresh_token"),
+            ("refresh_token", token.reveal()),
+            ("client_id", client_id.as_str()),
+        ];
+        form.extend(client_secret.as_ref().map(|secret| ("client_secret", secret.reveal())));
+        form.extend(scope.as_ref().map(|scope| ("scope", scope.as_str())));
+        let reply = self.forms.post(&form).await;
+        let reply = reply.map_err(|error| NoKey::Unreachable(error.to_string()))?;
+        understand(&reply, self.forms.shown()).map_err(|error| {
+            let mut secrets = self.secrets();
+            secrets.push(token.clone());
+            match error {
+                NoKey::Denied(text) => NoKey::Denied(hidden(&secrets, text)),
+                NoKey::Unreachable(text) => NoKey::Unreachable(hidden(&secrets, text)),
+            }
+        })
+    }
+
+    /// Keeps the token that came in place of the one that was sent, which may be of no use from now on.
+    async fn keep(&self, next: Secret, locked: Locked) {
+        let (configured, token) = (self.grant.refresh_token.clone(), next.clone());
+        let save = move |kept: &Kept| {
+            let saved = kept.save(&configured, &token);
+            drop(locked);
+            saved
+        };
+        let saved = self.on_disk(save, "the new refresh token").await;
+        let unsaved = saved.is_err().then_some(next);
+        *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner) = unsaved;
+        if let Err(error) = saved {
+            tracing::error!(%error, "a new refresh token is not kept: the next process may have to be given another one");
+        }
+    }
+
+    /// Does something with the files.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Kept) -> io::Result<T> + Send + 'static,
+        what: &str,
+    ) -> Result<T, NoKey> {
+        let kept = self.kept.clone();
+        match spawn_blocking(move || act(&kept)).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(NoKey::Denied(format!("{what} in the state directory: {error}"))),
+            Err(_) => Err(NoKey::Denied(format!("{what} in the state directory: it broke off"))),
+        }
+    }
+
+    fn unsaved(&self) -> Option<Secret> {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Fetch for Oauth {
+    fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+        self.refresh().boxed()
+    }
+
+    fn secrets(&self) -> Vec<Secret> {
+        let Grant { refresh_token, client_secret, .. } = &self.grant;
+        [Some(refresh_token.clone()), client_secret.clone(), self.unsaved()].into_iter().flatten().collect()
+    }
+}
+
+/// What a token endpoint has answered. What it says of itself is told by its code and its description alone.
+fn understand(reply: &Reply, endpoint: &str) -> Result<Granted, NoKey> {
+    let Reply { status, body } = reply;
+    if *status == 200 {
+        let granted = serde_json::from_slice::<Granted>(body).ok();
+        return granted.filter(|granted| !granted.access_token.is_empty()).ok_or_else(|| {
+            NoKey::Denied(format!("{endpoint} answered without an access_token; check token_url"))
+        });
+    }
+    let said = match serde_json::from_slice::<Refused>(body) {
+        Ok(Refused { error, error_description: Some(more) }) => format!(": {error}: {more}"),
+        Ok(Refused { error, error_description: None }) => format!(": {error}"),
+        Err(_) => String::new(),
+    };
+    let said: String = said.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let text = format!("{endpoint} answered HTTP {status}{said}");
+    Err(match status {
+        408 | 429 | 500.. => NoKey::Unreachable(text),
+        _ => NoKey::Denied(text),
+    })
+}
+
+/// A number, or a text that is one, as some write it.
+fn seconds(value: &Value) -> Option<Duration> {
+    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_token_or_says_what_can_be_done() {
+        let check = |status: u16, body: &str, expect: Result<(&str, Option<u64>), NoKey>| {
+            let found = understand(&Reply { status, body: body.into() }, "https://host/token");
+            let found = found.map(|granted| {
+                let life = granted.expires_in.as_ref().and_then(seconds).map(|life| life.as_secs());
+                (granted.access_token, life)
+            });
+            let expect = expect.map(|(token, life)| (token.to_owned(), life));
+            assert_eq!(found, expect, "{status} {body}");
+        };
+        let denied = |text: &str| Err(NoKey::Denied(format!("https://host/token answered {text}")));
+        let unreachable = |text: &str| Err(NoKey::Unreachable(format!("https://host/token answered {text}")));
+        check(200, r#"{"access_token":"t","expires_in":3600,"token_type":"bearer"}"#, Ok(("t", Some(3_600))));
+        check(200, r#"{"access_token":"t","expires_in":"60"}"#, Ok(("t", Some(60))));
+        check(200, r#"{"access_token":"t","expires_in":-5}"#, Ok(("t", None)));
+        check(200, r#"{"access_token":"t"}"#, Ok(("t", None)));
+        for body in ["<html>", r#"{"access_token":""}"#, r#"{"token":"t"}"#] {
+            check(200, body, denied("without an access_token; check token_url"));
+        }
+        let grant = json!({ "error": "invalid_grant", "error_description": "ex\u{1b}pired" }).to_string();
+        check(400, &grant, denied("HTTP 400: invalid_grant: expired"));
+        check(401, r#"{"error":"invalid_client"}"#, denied("HTTP 401: invalid_client"));
+        check(302, "", denied("HTTP 302"));
+        check(503, "<html>", unreachable("HTTP 503"));
+        check(429, "{}", unreachable("HTTP 429"));
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_none() {
+        for value in [json!(1e300), json!(-1), json!("soon"), json!({}), json!(null)] {
+            assert_eq!(seconds(&value), None, "{value}");
+        }
+        assert_eq!(seconds(&json!(1.5)), Some(Duration::from_millis(1_500)));
+    }
+}

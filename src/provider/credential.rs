@@ -1,0 +1,410 @@
+//! A credential of a provider: the key that is sent now, and how it becomes another one.
+
+use std::{
+    fmt::{self, Debug},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use tokio::time::Instant;
+
+use crate::secret::Secret;
+
+/// So long before its end a key is renewed.
+const AHEAD: Duration = Duration::from_mins(1);
+/// A key that is near its end and could not be renewed is used for so long until that is tried again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How a key is got that does not stay the same.
+pub trait Fetch: Debug + Send + Sync + 'static {
+    /// Gets it from where it is. There is never more than one of these at a time, and it is always carried to its end.
+    fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>>;
+
+    /// The secrets that getting it needs.
+    fn secrets(&self) -> Vec<Secret> {
+        Vec::new()
+    }
+}
+
+/// A key that was got.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    /// The key.
+    pub key: Secret,
+    /// How long it is good for, if that is known.
+    pub expires_in: Option<Duration>,
+}
+
+/// Why there is no key. Never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoKey {
+    /// It is not given: somebody has to do something about it.
+    #[error("{0}")]
+    Denied(String),
+    /// Who could give it has no time, or cannot be reached: it may pass.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// How a key is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Carried {
+    /// As the wire format sends keys.
+    #[default]
+    ByWire,
+    /// As a bearer token, whatever the wire format.
+    Bearer,
+}
+
+/// See the module. Copies are the same credential.
+#[derive(Clone)]
+pub struct Credential(Arc<Inner>);
+
+struct Inner {
+    /// `None` if it stays the same.
+    fetch: Option<Box<dyn Fetch>>,
+    carried: Carried,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    held: Option<Held>,
+    /// The last key that a provider has refused.
+    refused: Option<u64>,
+    /// The fetch that is under way.
+    flight: Option<Flight>,
+    /// Until then a key near its end is used without a try to renew it.
+    rest_until: Option<Instant>,
+}
+
+type Flight = Shared<BoxFuture<'static, Result<Key, NoKey>>>;
+
+struct Held {
+    key: Key,
+    /// When it is to be renewed, and when it is of no use any more.
+    ends: Option<(Instant, Instant)>,
+}
+
+/// A key, and which one of this credential it is, from 1.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) secret: Secret,
+    number: u64,
+}
+
+impl Credential {
+    /// One that stays the same.
+    pub fn fixed(key: Secret) -> Self {
+        Self::new(None, Some(key), Carried::ByWire)
+    }
+
+    /// One that is got when it is first needed, unless it is known, and again when it is refused or near its end.
+    pub fn fetched(fetch: impl Fetch, known: Option<Secret>, carried: Carried) -> Self {
+        Self::new(Some(Box::new(fetch)), known, carried)
+    }
+
+    fn new(fetch: Option<Box<dyn Fetch>>, known: Option<Secret>, carried: Carried) -> Self {
+        let held = known.map(|secret| Held { key: Key { secret, number: 1 }, ends: None });
+        Self(Arc::new(Inner { fetch, carried, state: Mutex::new(State { held, ..State::default() }) }))
+    }
+
+    /// How its keys are sent.
+    pub(super) fn carried(&self) -> Carried {
+        self.0.carried
+    }
+
+    /// The key, if one is known.
+    pub(super) fn known(&self) -> Option<Secret> {
+        self.0.state().held.as_ref().map(|held| held.key.secret.clone())
+    }
+
+    /// The key to send now.
+    pub(super) async fn key(&self) -> Result<Key, NoKey> {
+        let flight = {
+            let mut state = self.0.state();
+            match state.usable(Instant::now()) {
+                Some(key) => return Ok(key),
+                None => self.flight(&mut state),
+            }
+        };
+        let fetched = flight.await;
+        fetched.or_else(|error| {
+            let state = self.0.state();
+            let held = state.held.as_ref().filter(|held| !held.is_over(Instant::now()));
+            held.map(|held| held.key.clone()).ok_or(error)
+        })
+    }
+
+    /// A provider has refused this key.
+    pub(super) fn refused(&self, key: &Key) {
+        let mut state = self.0.state();
+        state.refused = state.refused.max(Some(key.number));
+    }
+
+    /// Gets another key in place of the refused one, and says whether it is another. Whoever asks meanwhile, or has been
+    /// refused with a key that is not used any more, gets the same one.
+    pub(super) async fn renew(&self) -> bool {
+        let (flight, before) = {
+            let mut state = self.0.state();
+            let before = state.held.as_ref().map(|held| held.key.number);
+            if before.is_some() && state.refused.is_some() && before > state.refused {
+                return true;
+            }
+            (self.flight(&mut state), before)
+        };
+        match flight.await {
+            Ok(key) => Some(key.number) != before,
+            Err(error) => {
+                tracing::warn!(%error, "a refused credential could not be renewed");
+                false
+            }
+        }
+    }
+
+    /// All that nobody may see of it.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        let fetching = self.0.fetch.iter().flat_map(|fetch| fetch.secrets());
+        self.known().into_iter().chain(fetching).collect()
+    }
+
+    /// The fetch that is under way, or one that begins. It goes on without those who wait for it: what it brings may be
+    /// there only once.
+    fn flight(&self, state: &mut State) -> Flight {
+        if let Some(flight) = &state.flight {
+            return flight.clone();
+        }
+        let (flying, landing) = (Arc::clone(&self.0), Arc::clone(&self.0));
+        let task = tokio::spawn(async move {
+            let fetched = match &flying.fetch {
+                Some(fetch) => fetch.fetch().await,
+                None => Err(NoKey::Denied("it is fixed: there is no other one".to_owned())),
+            };
+            flying.state().land(fetched, Instant::now())
+        });
+        let flight = async move {
+            task.await.unwrap_or_else(|_| {
+                landing.state().flight = None;
+                Err(NoKey::Denied("getting it broke off".to_owned()))
+            })
+        };
+        let flight = flight.boxed().shared();
+        state.flight = Some(flight.clone());
+        flight
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The key that can be sent without looking for another one.
+    fn usable(&self, now: Instant) -> Option<Key> {
+        let held = self.held.as_ref()?;
+        let rests = self.rest_until.is_some_and(|until| now < until) && !held.is_over(now);
+        (rests || !held.is_due(now)).then(|| held.key.clone())
+    }
+
+    /// A fetch has ended. The same text is the same key; a failure leaves what there is.
+    fn land(&mut self, fetched: Result<Fetched, NoKey>, now: Instant) -> Result<Key, NoKey> {
+        self.flight = None;
+        let Fetched { key: secret, expires_in } = fetched.inspect_err(|_| {
+            self.rest_until = Some(now + PAUSE);
+        })?;
+        self.rest_until = None;
+        let before = self.held.as_ref().map(|held| &held.key);
+        let number = match before {
+            Some(key) if key.secret.reveal() == secret.reveal() => key.number,
+            Some(key) => key.number + 1,
+            None => 1,
+        };
+        let key = Key { secret, number };
+        // One that lives shorter than that is renewed in the middle of its life.
+        let ends = expires_in.and_then(|life| {
+            let over = now.checked_add(life)?;
+            Some((over.checked_sub(AHEAD.min(life / 2))?, over))
+        });
+        self.held = Some(Held { key: key.clone(), ends });
+        Ok(key)
+    }
+}
+
+impl Held {
+    fn is_due(&self, now: Instant) -> bool {
+        self.ends.is_some_and(|(due, _)| due <= now)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.ends.is_some_and(|(_, over)| over <= now)
+    }
+}
+
+impl Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("fetch", &self.0.fetch).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::VecDeque,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use futures::future::join_all;
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    /// A key, and how many seconds it is good for; or a failure.
+    type Next = Option<(&'static str, Option<u64>)>;
+
+    /// Brings these one after the other, each after a second.
+    #[derive(Debug, Clone)]
+    struct Script {
+        keys: Arc<Mutex<VecDeque<Next>>>,
+        fetches: Arc<AtomicUsize>,
+    }
+
+    impl Script {
+        fn new(keys: &[Next]) -> Self {
+            Self { keys: Arc::new(Mutex::new(keys.iter().copied().collect())), fetches: Arc::default() }
+        }
+
+        fn fetches(&self) -> usize {
+            self.fetches.load(Ordering::Relaxed)
+        }
+
+        fn credential(&self, known: Option<&str>) -> Credential {
+            Credential::fetched(self.clone(), known.map(Secret::new), Carried::ByWire)
+        }
+    }
+
+    impl Fetch for Script {
+        fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+            async {
+                self.fetches.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_secs(1)).await;
+                let next = self.keys.lock().unwrap().pop_front().expect("it is not asked for more");
+                let (key, life) = next.ok_or_else(|| NoKey::Denied("not today".into()))?;
+                Ok(Fetched { key: Secret::new(key), expires_in: life.map(Duration::from_secs) })
+            }
+            .boxed()
+        }
+    }
+
+    async fn sent(credential: &Credential) -> Result<String, NoKey> {
+        Ok(credential.key().await?.secret.reveal().to_owned())
+    }
+
+    /// Sends the key, which is refused.
+    async fn send_in_vain(credential: &Credential) {
+        let key = credential.key().await.unwrap();
+        credential.refused(&key);
+    }
+
+    #[tokio::test]
+    async fn a_fixed_key_cannot_be_renewed() {
+        let credential = Credential::fixed(Secret::new("k1"));
+        send_in_vain(&credential).await;
+        assert!(!credential.renew().await);
+        assert_eq!(sent(&credential).await.unwrap(), "k1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_got_when_it_is_first_needed_and_once_for_all() {
+        let script = Script::new(&[Some(("k1", None))]);
+        let credential = script.credential(None);
+        assert_eq!(script.fetches(), 0);
+        let all = join_all((0..50).map(|_| sent(&credential))).await;
+        assert!(all.iter().all(|key| key.as_deref() == Ok("k1")), "{all:?}");
+        assert_eq!(script.fetches(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_were_refused_get_the_same_new_key() {
+        let script = Script::new(&[Some(("k2", None)), Some(("k3", None))]);
+        let credential = script.credential(Some("k1"));
+        let old = credential.key().await.unwrap();
+        credential.refused(&old);
+        assert_eq!(join_all((0..50).map(|_| credential.renew())).await, [true; 50]);
+        // A call that was under way with the old key hears of it only now.
+        credential.refused(&old);
+        assert!(credential.renew().await);
+        assert_eq!((sent(&credential).await.unwrap().as_str(), script.fetches()), ("k2", 1));
+        send_in_vain(&credential).await;
+        assert!(credential.renew().await);
+        assert_eq!((sent(&credential).await.unwrap().as_str(), script.fetches()), ("k3", 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_leaves_the_old_key_and_the_same_key_is_no_other() {
+        let script = Script::new(&[None, Some(("k1", None)), Some(("k2", None))]);
+        let credential = script.credential(Some("k1"));
+        for expect in [false, false, true] {
+            send_in_vain(&credential).await;
+            assert_eq!(sent(&credential).await.unwrap(), "k1");
+            assert_eq!(credential.renew().await, expect);
+        }
+        assert_eq!(sent(&credential).await.unwrap(), "k2");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_waiting_does_not_end_the_fetch() {
+        let script = Script::new(&[Some(("k1", None))]);
+        let credential = script.credential(None);
+        tokio::time::timeout(Duration::from_millis(10), credential.key()).await.unwrap_err();
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!((sent(&credential).await.unwrap().as_str(), script.fetches()), ("k1", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_renewed_before_its_end() {
+        let script =
+            Script::new(&[Some(("k1", Some(600))), None, Some(("k2", Some(10))), Some(("k3", None))]);
+        let credential = script.credential(None);
+        let step = async |seconds: u64, expect: &str, fetches: usize| {
+            advance(Duration::from_secs(seconds)).await;
+            assert_eq!((sent(&credential).await.unwrap().as_str(), script.fetches()), (expect, fetches));
+        };
+        step(0, "k1", 1).await;
+        step(530, "k1", 1).await;
+        // It cannot be renewed yet, and is still good; that is not tried again at once.
+        step(11, "k1", 2).await;
+        step(5, "k1", 2).await;
+        step(10, "k2", 3).await;
+        step(4, "k2", 3).await;
+        step(2, "k3", 4).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_over_is_not_sent() {
+        let script = Script::new(&[Some(("k1", Some(600))), None, None, Some(("k2", None))]);
+        let credential = script.credential(None);
+        assert_eq!(sent(&credential).await.unwrap(), "k1");
+        advance(Duration::from_secs(601)).await;
+        for _ in 0..2 {
+            assert_eq!(sent(&credential).await, Err(NoKey::Denied("not today".into())));
+        }
+        assert_eq!(sent(&credential).await.unwrap(), "k2");
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_dies_can_be_tried_again() {
+        let script = Script::new(&[]);
+        let credential = script.credential(None);
+        tokio::time::pause();
+        for _ in 0..2 {
+            assert_eq!(sent(&credential).await, Err(NoKey::Denied("getting it broke off".into())));
+        }
+        assert_eq!(script.fetches(), 2);
+    }
+}

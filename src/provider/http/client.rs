@@ -1,0 +1,62 @@
+use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
+
+use reqwest::{Client, Response, Url, redirect};
+use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
+use rustls_platform_verifier::BuilderVerifierExt;
+
+/// A client for one URL, which makes a connection for each request that finds none idle: nothing waits for a connection.
+/// It reads certificates only for https: they cost milliseconds.
+pub(super) fn client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = if url.scheme() == "https" { tls(ring)? } else { no_tls(ring)? };
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .http1_only()
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(connect);
+    if is_loopback(url.host_str().unwrap_or_default()) {
+        builder = builder.no_proxy();
+    }
+    Ok(builder.build()?)
+}
+
+fn tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_platform_verifier()?
+        .with_no_client_auth())
+}
+
+/// Trusts nobody: for connections that use no TLS.
+fn no_tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth())
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The begin of a body, at most so many bytes, as far as it comes.
+pub(super) async fn begin_of(response: &mut Response, most: usize, into: &mut Vec<u8>) {
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = most - into.len();
+        into.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() >= room {
+            break;
+        }
+    }
+}
+
+/// The innermost error's text: the outer ones only say that something failed.
+pub(super) fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,190 @@
+//! What response headers say is left of an account's limits; the same for every wire format.
+
+use hermod_actors::model::{RateInfo, RateLeft, Timestamp};
+use http::{HeaderMap, header};
+
+use super::failure::{
+    headers::{date_ms, text},
+    times::{ComeBack, moment},
+};
+
+/// The names of what is left of one limit, of when it is all there again, and of how much that is.
+type Names = [&'static str; 3];
+
+/// Of requests, the most telling first.
+const REQUESTS: &[Names] = &[
+    ["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", "x-ratelimit-limit-requests"],
+    [
+        "anthropic-ratelimit-requests-remaining",
+        "anthropic-ratelimit-requests-reset",
+        "anthropic-ratelimit-requests-limit",
+    ],
+    ["x-ratelimit-remaining", "x-ratelimit-reset", "x-ratelimit-limit"],
+    ["ratelimit-remaining", "ratelimit-reset", "ratelimit-limit"],
+];
+
+/// Of tokens: those of all kinds together, else of those that are read.
+const TOKENS: &[Names] = &[
+    ["x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens", "x-ratelimit-limit-tokens"],
+    [
+        "anthropic-ratelimit-tokens-remaining",
+        "anthropic-ratelimit-tokens-reset",
+        "anthropic-ratelimit-tokens-limit",
+    ],
+    [
+        "anthropic-ratelimit-input-tokens-remaining",
+        "anthropic-ratelimit-input-tokens-reset",
+        "anthropic-ratelimit-input-tokens-limit",
+    ],
+    // Written tokens alone are few beside those that an attempt costs: they count when there are none left.
+    [
+        "anthropic-ratelimit-output-tokens-remaining",
+        "anthropic-ratelimit-output-tokens-reset",
+        "anthropic-ratelimit-output-tokens-limit",
+    ],
+];
+
+/// What is left of the limits by a response that came at `now`; `None` if it says nothing of that.
+pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
+    let left = |names: &Names| left(headers, names, now);
+    let used_up = TOKENS.iter().filter_map(left).filter(|left| left.remaining == 0);
+    let tokens =
+        used_up.max_by_key(|left| left.reset_at).or_else(|| TOKENS[..TOKENS.len() - 1].iter().find_map(left));
+    let requests = REQUESTS.iter().find_map(left);
+    (requests.is_some() || tokens.is_some()).then_some(RateInfo { requests, tokens })
+}
+
+fn left(headers: &HeaderMap, [remaining, reset, limit]: &Names, now: Timestamp) -> Option<RateLeft> {
+    let count = |name: &str| text(headers, name)?.parse::<u64>().ok();
+    let come_back = moment(text(headers, reset)?)?;
+    // Without a unit and below an epoch, vendors mean all sorts of things by this one.
+    let come_back = Some(come_back).filter(|found| *reset != "x-ratelimit-reset" || found.at.is_some())?;
+    Some(RateLeft {
+        remaining: count(remaining)?,
+        reset_at: by_own_clock(come_back, headers, now)?,
+        limit: count(limit),
+    })
+}
+
+/// A time is measured against the response's own `date`, so that the vendor's clock does not matter.
+fn by_own_clock(found: ComeBack, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+    if let Some(ms) = found.after_ms {
+        return Some(now.plus_ms(ms));
+    }
+    let at = found.at?;
+    let date = text(headers, header::DATE.as_str()).and_then(date_ms);
+    match date.and_then(|ms| i64::try_from(ms).ok()) {
+        Some(date) => Some(now.plus_ms(at.ms_since(Timestamp(date)))),
+        None => Some(at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    /// What is left of requests and tokens: how many, after how many milliseconds all of them, and how many that is.
+    type Left = Option<(u64, i64, Option<u64>)>;
+
+    #[track_caller]
+    fn check(headers: &[(&'static str, &'static str)], requests: Left, tokens: Left) {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let map: HeaderMap = headers.iter().map(pair).collect();
+        let left = |left: RateLeft| (left.remaining, left.reset_at.0 - NOW.0, left.limit);
+        let found = rate_info(&map, NOW);
+        assert_eq!(found.is_some(), requests.is_some() || tokens.is_some(), "{headers:?}");
+        let found = found.unwrap_or_default();
+        assert_eq!((found.requests.map(left), found.tokens.map(left)), (requests, tokens), "{headers:?}");
+    }
+
+    #[test]
+    fn openai_and_those_who_do_as_it_does() {
+        let requests = [
+            ("x-ratelimit-limit-requests", "60"),
+            ("x-ratelimit-remaining-requests", "59"),
+            ("x-ratelimit-reset-requests", "1s"),
+        ];
+        let tokens = [
+            ("x-ratelimit-limit-tokens", "150000"),
+            ("x-ratelimit-remaining-tokens", "149984"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        let (left, many) = (Some((59, 1_000, Some(60))), Some((149_984, 360_000, Some(150_000))));
+        check(&requests, left, None);
+        check(&tokens, None, many);
+        check(&[requests, tokens].concat(), left, many);
+        check(&requests[1..], Some((59, 1_000, None)), None);
+        let groq = [("x-ratelimit-remaining-requests", "14370"), ("x-ratelimit-reset-requests", "2m59.56s")];
+        check(&groq, Some((14_370, 179_560, None)), None);
+    }
+
+    #[test]
+    fn openrouter_names_a_time() {
+        let limit = [("x-ratelimit-limit", "20"), ("x-ratelimit-remaining", "0")];
+        let at = ("x-ratelimit-reset", "1754667660000");
+        let date = ("date", "Fri, 08 Aug 2025 15:40:30 GMT");
+        check(&[limit[0], limit[1], at, date], Some((0, 30_000, Some(20))), None);
+        let by_its_clock = 1_754_667_660_000 - NOW.0;
+        check(&[limit[0], limit[1], at], Some((0, by_its_clock, Some(20))), None);
+        check(&[limit[1], ("x-ratelimit-reset", "12")], None, None);
+        check(&[("ratelimit-remaining", "3"), ("ratelimit-reset", "30")], Some((3, 30_000, None)), None);
+    }
+
+    #[test]
+    fn anthropic_counts_tokens_in_three_ways() {
+        let date = ("date", "Mon, 24 Aug 2026 10:00:00 GMT");
+        let requests = [
+            ("anthropic-ratelimit-requests-limit", "50"),
+            ("anthropic-ratelimit-requests-remaining", "49"),
+            ("anthropic-ratelimit-requests-reset", "2026-08-24T10:00:01Z"),
+        ];
+        let input = [
+            ("anthropic-ratelimit-input-tokens-remaining", "30000"),
+            ("anthropic-ratelimit-input-tokens-reset", "2026-08-24T10:00:30Z"),
+        ];
+        let output = |remaining| {
+            let reset = ("anthropic-ratelimit-output-tokens-reset", "2026-08-24T10:00:20Z");
+            [("anthropic-ratelimit-output-tokens-remaining", remaining), reset]
+        };
+        let all = [
+            ("anthropic-ratelimit-tokens-remaining", "38000"),
+            ("anthropic-ratelimit-tokens-reset", "2026-08-24T10:00:40Z"),
+        ];
+        check(&[&requests[..], &[date]].concat(), Some((49, 1_000, Some(50))), None);
+        check(&[&input[..], &output("8000"), &[date]].concat(), None, Some((30_000, 30_000, None)));
+        check(&[&input[..], &output("8000"), &all, &[date]].concat(), None, Some((38_000, 40_000, None)));
+        check(&[&all[..], &output("0"), &[date]].concat(), None, Some((0, 20_000, None)));
+        check(&[&output("8000")[..], &[date]].concat(), None, None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_known() {
+        check(&[], None, None);
+        check(&[("x-ratelimit-remaining-requests", "5")], None, None);
+        check(&[("x-ratelimit-reset-requests", "5s")], None, None);
+        for nonsense in ["-1", "many", "", "1e3"] {
+            check(
+                &[("x-ratelimit-remaining-requests", nonsense), ("x-ratelimit-reset-requests", "1s")],
+                None,
+                None,
+            );
+        }
+        check(&[("x-ratelimit-remaining-requests", "5"), ("x-ratelimit-reset-requests", "soon")], None, None);
+    }
+
+    #[test]
+    fn a_reset_that_has_passed_is_now() {
+        let past = [
+            ("anthropic-ratelimit-requests-remaining", "49"),
+            ("anthropic-ratelimit-requests-reset", "2026-08-24T10:00:00Z"),
+            ("date", "Mon, 24 Aug 2026 10:00:05 GMT"),
+        ];
+        check(&past, Some((49, 0, None)), None);
+    }
+}
