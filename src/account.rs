@@ -112,3 +112,33 @@ impl OauthAccount {
 fn missing(reference: &Reference, reason: String) -> Missing {
     Missing { reference: reference.clone(), reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, File};
+
+    /// Where the credentials of the section come from that says this, if its usual key is in `USUAL`.
+    #[track_caller]
+    fn check(section: &str, expect: &[&str]) {
+        let text = format!("[providers.acme]\nbase_url = \"http://a\"\n{section}");
+        let variables = BTreeMap::new();
+        let config = Config::load(&[File { path: "hermod.toml".into(), text }], &variables).unwrap();
+        let usual = Reference::Variable("USUAL".to_owned());
+        let account = Account::of_section(&config.providers["acme"], Some(usual));
+        let told: Vec<_> = account.told(&variables).into_iter().map(|(shown, _)| shown).collect();
+        assert_eq!(told, expect, "{section}");
+    }
+
+    #[test]
+    fn the_usual_key_is_for_who_says_nothing_else() {
+        const OAUTH: &str =
+            "[providers.acme.oauth]\ntoken_url = \"http://a\"\nclient_id = \"c\"\nrefresh_token = \"env:R\"";
+        check("", &["env:USUAL"]);
+        check("pool = \"round_robin\"", &["env:USUAL"]);
+        check("credential = \"env:A\"", &["env:A"]);
+        check("credentials = [\"env:A\", \"command:b c\"]", &["env:A", "command:b …"]);
+        check(OAUTH, &["oauth"]);
+        check(&format!("credential = \"env:A\"\n{OAUTH}"), &["oauth", "env:A"]);
+    }
+}

@@ -414,6 +414,26 @@ fn an_oauth_section_is_whole_or_says_what_is_missing() {
 }
 
 #[test]
+fn the_examples_of_the_embedded_file_can_be_used() {
+    let is_key = |key: &str| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let is_example = |line: &&str| match line.split_once(" = ") {
+        Some((key, _)) => is_key(key),
+        None => line.starts_with('[') && line.ends_with(']'),
+    };
+    let example = |line: &'static str| line.strip_prefix("# ").filter(is_example);
+    let lines: Vec<_> = EMBEDDED.lines().filter_map(example).collect();
+    let text = lines.join("\n").replace("providers.NAME", "providers.name");
+    // It shows both ways to say where keys are.
+    let one = text.replacen("credentials = ", "# ", 1);
+    let several = text.replacen("credential = ", "# ", 1);
+    for text in [one, several] {
+        let config = load(&text, &[]).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        let section = &config.providers["name"];
+        assert!(section.oauth.is_some() && section.pool.is_some(), "{text}");
+    }
+}
+
+#[test]
 fn work_beside_a_run_has_a_chain_of_its_own() {
     let main: Vec<ModelRef> = ["a/m", "b/n"].iter().map(|link| link.parse().unwrap()).collect();
     let check = |text: &str, set: &[(&str, &str)], work: Work, expect: &[&str]| {

@@ -8,9 +8,10 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Output, Stdio},
+    sync::Mutex,
 };
 
-use common::{Running, World, object, stderr};
+use common::{Running, World, object, response, serve, stderr};
 use serde_json::{Value, json};
 
 /// A key that must not be seen anywhere.
@@ -43,6 +44,15 @@ impl Scene {
         fs::write(world.work().join("../key"), format!("{SECRET}-b")).unwrap();
         let set = vec![("A".to_owned(), format!("{SECRET}-a"))];
         Self { world, config, set, _models: vec![acme.0, beta.0] }
+    }
+
+    /// This configuration, and these variables.
+    fn of(text: &str, set: &[(&str, &str)]) -> Self {
+        let world = World::new();
+        let config = world.work().join("../hermod.toml").to_str().unwrap().to_owned();
+        fs::write(&config, text).unwrap();
+        let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { world, config, set, _models: Vec::new() }
     }
 
     fn command(&self, args: &[&str]) -> std::process::Command {
@@ -230,4 +240,90 @@ fn no_key_is_in_any_output_log_or_record() {
     let list = scene.json(&["providers", "list", "--json"], 0);
     let expect = json!([{ "from": "env:A", "error": null }, { "from": "command:/bin/cat …", "error": null }]);
     assert_eq!((&list[0]["credentials"], &list[0]["requests_per_minute"]), (&expect, &json!(60)));
+}
+
+const HELLO: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// A token endpoint that takes only the refresh token that it gave last, and a model that takes every second access token.
+fn tokens() -> String {
+    let given = Mutex::new(0);
+    serve(move |request| {
+        let mut given = given.lock().unwrap();
+        let token = |kind: &str, n: i32| format!("{SECRET}-{kind}-{n}");
+        if request.starts_with("POST /token?") {
+            let takes =
+                format!("grant_type=refresh_token&refresh_token={}&client_id=c", token("refresh", *given));
+            if !request.ends_with(&takes) {
+                let quoted = json!({ "error": "invalid_grant", "error_description": request });
+                return response("400 X", "application/json", &quoted.to_string());
+            }
+            *given += 1;
+            let access = token("access", *given);
+            let body = json!({ "access_token": access, "refresh_token": token("refresh", *given) });
+            return response("200 OK", "application/json", &body.to_string());
+        }
+        let access = token("access", *given);
+        match *given % 2 == 0 && request.contains(&format!("authorization: Bearer {access}\r\n")) {
+            true => response("200 OK", "text/event-stream", HELLO),
+            false => {
+                response("401 X", "application/json", &json!({ "error": { "message": access } }).to_string())
+            }
+        }
+    })
+}
+
+#[test]
+fn a_run_goes_on_with_another_token_when_one_is_refused() {
+    let address = tokens();
+    let text = format!(
+        "[providers.acme]\nbase_url = \"{address}/v1\"\nmodel = \"m\"\n[providers.acme.oauth]\n\
+         token_url = \"{address}/token?a={SECRET}\"\nclient_id = \"c\"\nrefresh_token = \"env:R\"\n"
+    );
+    let refresh = format!("{SECRET}-refresh-0");
+    let scene = Scene::of(&text, &[("R", &refresh)]);
+    // Each process begins without an access token, and with the refresh token that the one before it was given.
+    for _ in 0..2 {
+        let run = scene.command(&["-vv", "run", "hi"]).output().unwrap();
+        assert_eq!(told(&run, 0).0, "hello\n");
+    }
+    let (out, _) = scene.check(&["providers", "test"], 0);
+    assert!(out.contains("0 oauth"), "{out}");
+    scene.check(&["journal", "last"], 0);
+    scene.check(&["config", "show"], 0);
+    let (out, _) = scene.check(&["config", "check"], 0);
+    assert!(out.contains("acme: oauth\n"), "{out}");
+    let kept = fs::read_to_string(scene.world.state().join("credentials/acme.json")).unwrap();
+    assert!(kept.contains(&format!("{SECRET}-refresh-6")), "{kept}");
+    fs::remove_dir_all(scene.world.state().join("credentials")).unwrap();
+    let stored = bytes_below(&scene.world.state());
+    assert!(!stored.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()));
+
+    let used_up = scene.command(&["run", "--json", "hi"]).output().unwrap();
+    let (result, _) = told(&used_up, 69);
+    let failure = &object(&result)["failure"];
+    assert_eq!(failure["class"], "auth", "{result}");
+    assert!(
+        failure["message"].as_str().unwrap().contains("/token?… answered HTTP 400: invalid_grant"),
+        "{result}"
+    );
+    let scene = Scene::of(&text, &[]);
+    let (_, error) = scene.check(&["run", "hi"], 78);
+    assert!(error.contains("provider `acme` has no credential: env:R: the variable is not set"), "{error}");
+}
+
+#[test]
+fn another_account_is_asked_when_one_is_refused() {
+    let address = serve(|request| match request.contains(&format!("Bearer {SECRET}-b\r\n")) {
+        true => response("200 OK", "text/event-stream", HELLO),
+        false => response("401 X", "application/json", "{}"),
+    });
+    let text = format!(
+        "[providers.acme]\nbase_url = \"{address}/v1\"\nmodel = \"m\"\n\
+         credentials = [\"env:A\", [\"command:printenv\", \"B\"]]\npool = \"round_robin\"\n"
+    );
+    let (a, b) = (format!("{SECRET}-a"), format!("{SECRET}-b"));
+    let scene = Scene::of(&text, &[("A", &a), ("B", &b)]);
+    assert_eq!(scene.check(&["run", "hi"], 0).0, "hello\n");
+    let tried = scene.json(&["providers", "test", "--json"], 69);
+    assert_eq!((&tried[0]["outcome"], &tried[1]["outcome"]), (&json!("auth"), &json!("answered")));
 }

@@ -7,6 +7,7 @@ use std::{
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
+    sync::Arc,
     thread::{self, sleep},
     time::Duration,
 };
@@ -181,16 +182,26 @@ pub fn texts(output: &Output) -> (String, String) {
 
 /// An endpoint that answers every request with the same response, and its base URL.
 pub fn endpoint(status: &'static str, content_type: &'static str, body: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let response = format!(
+    serve(move |_| response(status, content_type, body)) + "/v1"
+}
+
+/// A response, after which the connection is closed.
+pub fn response(status: &str, content_type: &str, body: &str) -> String {
+    format!(
         "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
-    );
+    )
+}
+
+/// A server that answers each request so, and where it is.
+pub fn serve(reply: impl Fn(&str) -> String + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let reply = Arc::new(reply);
     // Lives as long as the test's process.
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let response = response.clone();
+            let reply = Arc::clone(&reply);
             thread::spawn(move || {
                 let mut request = Vec::new();
                 let mut chunk = [0; 4096];
@@ -200,12 +211,13 @@ pub fn endpoint(status: &'static str, content_type: &'static str, body: &'static
                         Ok(count) => request.extend_from_slice(&chunk[..count]),
                     }
                 }
+                let response = reply(&String::from_utf8_lossy(&request));
                 // A client that has gone needs no answer.
                 stream.write_all(response.as_bytes()).unwrap_or_default();
             });
         }
     });
-    format!("http://{address}/v1")
+    format!("http://{address}")
 }
 
 /// Whether the head and the body that it announces are there.

@@ -13,7 +13,7 @@ use crate::{
 pub struct Deadlines {
     /// To connect, TLS included.
     pub connect: Duration,
-    /// From the call's start until the first piece of the answer.
+    /// From when the key is there until the first piece of the answer.
     pub first_event: Duration,
     /// Between two pieces of the answer; comments and empty events do not count.
     pub gap: Duration,
