@@ -16,6 +16,6 @@ pub(crate) use breaker::{Cooldown, Gauge};
 pub(crate) use housekeeping::is_housekeeping;
 pub(crate) use intensity::{Deaths, InARow, Intensity, Verdict};
 pub(crate) use repair::{Unreadable, arguments, fit_name, tool_name};
-pub(crate) use retry::{After, Billing, Contact, Elsewhere, Otherwise, Past, billing};
+pub(crate) use retry::{After, Billing, Contact, Elsewhere, Otherwise, Past, billing, may_pass};
 pub use visible::Visible;
 pub(crate) use walk::{Candidate, Next, Standing, Visit, next, until};

@@ -155,11 +155,50 @@ impl RetryPolicy {
         waited_ms.saturating_add(more_ms) <= self.wait_for_reset_max_ms
     }
 
+    /// The pause before a call comes back to a model that it has left for another; `None` beyond its patience.
+    pub(crate) fn pause_before_return(
+        &self,
+        (call, attempt): (CallId, Attempt),
+        class: &FailureClass,
+        past: Past,
+    ) -> Option<u64> {
+        let pause = self.backoff((call, attempt), attempt);
+        let fits = match class.reset_is_known() {
+            true => self.may_wait(past.waited_ms, pause),
+            false => past.spent_ms.saturating_add(pause) <= self.deadline_ms,
+        };
+        fits.then_some(pause)
+    }
+
     /// The pause after the `times`th failure. Half of it is jitter, drawn from the call's own name: a seed replays.
     fn backoff(&self, (call, attempt): (CallId, Attempt), times: u32) -> u64 {
         let doubled =
             self.first_ms.saturating_mul(1_u64 << times.saturating_sub(1).min(20)).min(self.longest_ms);
         doubled / 2 + doubled / 2 * jitter(call, attempt) / 256
+    }
+}
+
+/// Whether what failed so may be over after a while, without anybody's doing.
+pub(crate) const fn may_pass(class: &FailureClass) -> bool {
+    match class {
+        FailureClass::RateLimited { .. }
+        | FailureClass::Overloaded
+        | FailureClass::Server
+        | FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Cut
+        | FailureClass::QuotaExhausted { reset_at: Some(_) } => true,
+        FailureClass::NotAnApi
+        | FailureClass::Auth
+        | FailureClass::QuotaExhausted { reset_at: None }
+        | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ContentRefused
+        | FailureClass::ModelNotFound
+        | FailureClass::Cancelled
+        | FailureClass::Lost
+        | FailureClass::Interrupted => false,
     }
 }
 

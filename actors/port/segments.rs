@@ -104,28 +104,6 @@ impl Segments {
         })
     }
 
-    /// What lies before a place in the bytes; marks from there on are forgotten.
-    #[must_use]
-    pub fn until(&self, place: usize) -> Self {
-        let mut until = Self {
-            marks: self.marks.iter().copied().filter(|mark| *mark < place).collect(),
-            ..Self::default()
-        };
-        for piece in &self.pieces {
-            let room = place - until.len;
-            match piece {
-                Piece::Bytes(bytes) if room > 0 => {
-                    let bytes = bytes.slice(..bytes.len().min(room));
-                    until.len += bytes.len();
-                    until.pieces.push(Piece::Bytes(bytes));
-                }
-                Piece::Image(_) if room > 0 => until.pieces.push(piece.clone()),
-                Piece::Bytes(_) | Piece::Image(_) => break,
-            }
-        }
-        until
-    }
-
     /// The whole: `inserts` put at their places in the bytes, which ascend, and `pictures` (Base64, by handle) put into
     /// the holes. A picture that is not there leaves its hole empty.
     pub fn assemble(self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
@@ -200,22 +178,6 @@ mod tests {
         assert_eq!(whole(&segments, &[(2, "!"), (4, "?")]), "ab!<picture>cd?e");
         assert_eq!(whole(&segments, &[(0, "!"), (5, "?")]), "!ab<picture>cde?");
         assert_eq!(segments.images().count(), 1);
-    }
-
-    #[test]
-    fn a_beginning_is_what_lies_before_a_place() {
-        let mut segments = Segments::default();
-        segments.push("ab");
-        segments.mark();
-        segments.push_image(picture());
-        segments.push("cd");
-        segments.mark();
-        for (place, expect, marks) in
-            [(0, "", 0), (1, "a", 0), (2, "ab", 0), (3, "ab<picture>c", 1), (4, "ab<picture>cd", 1)]
-        {
-            let until = segments.until(place);
-            assert_eq!((whole(&until, &[]), until.marks().len()), (expect.into(), marks), "{place}");
-        }
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub(crate) struct EncodedView {
     head: Option<(RunId, Head)>,
     messages: Segments,
     cursor: Cursor,
-    /// The messages that were encoded together last, and where they begin.
-    last: (usize, Vec<Message>),
+    /// The messages that were encoded together last, and what lies before them.
+    last: (Segments, Vec<Message>),
 }
 
 impl EncodedView {
@@ -43,7 +43,7 @@ impl EncodedView {
         if !messages.is_empty() {
             let last = messages.split_off(last_group(&messages));
             encoder.messages(&messages, &mut self.messages);
-            self.last = (self.messages.len(), last);
+            self.last = (self.messages.clone(), last);
             encoder.messages(&self.last.1, &mut self.messages);
         }
         let messages = match turn.postscript() {
@@ -61,12 +61,11 @@ impl EncodedView {
             encoder.messages(&behind, &mut messages);
             return messages;
         }
-        let (place, mut last) = self.last.clone();
+        let (mut messages, mut last) = self.last.clone();
         if let Some(Message::User(content) | Message::Tool { content, .. }) = last.last_mut() {
             let note = content.note.as_deref().unwrap_or_default();
             *content = Content { note: Some(format!("{note}\n\n{prompt}").into()), ..content.clone() };
         }
-        let mut messages = self.messages.until(place);
         encoder.messages(&last, &mut messages);
         messages
     }

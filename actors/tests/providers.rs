@@ -230,6 +230,32 @@ async fn when_nobody_answers_the_end_says_what_became_of_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_broken_fallback_makes_a_run_no_weaker_than_none() {
+    let first = Side::new(|_, now, _| match now < Duration::from_mins(1) {
+        true => Err(Failure::new(limited(60), "no")),
+        false => Ok(says("from the first")),
+    });
+    let second = Side::failing(9, FailureClass::Auth);
+    let result = run(&start(&[&first, &second]).await).await;
+    assert_eq!(result.text(), Some("from the first"), "{}", result.ended);
+    assert_eq!((first.asked(), second.asked().len()), (vec![0, 60], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_fail_are_not_asked_in_circles() {
+    for class in [FailureClass::Overloaded, FailureClass::Server, FailureClass::Cut, limited(0)] {
+        let (first, second) = (Side::failing(9_999, class.clone()), Side::failing(9_999, class.clone()));
+        let runtime = start(&[&first, &second]).await;
+        let request = RunRequest { timeout: Some(Duration::from_mins(10)), ..RunRequest::new("do it") };
+        runtime.run(request).await.expect("it ends");
+        let asked = first.asked().len() + second.asked().len();
+        // What the provider itself asks to wait for counts for no timeout, but for six hours at most.
+        let most = if class.reset_is_known() { 1_500 } else { 100 };
+        assert!((4..=most).contains(&asked), "{class:?}: {asked}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reset_that_is_too_far_away_ends_the_run_and_says_until_when() {
     let hours = |hours: u64| limited(hours * 3_600);
     let (first, second) = (Side::failing(9, hours(7)), Side::failing(9, hours(8)));

@@ -47,8 +47,10 @@ pub(super) struct Tried {
 /// Whether a call may come back to a model that has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It may.
+    /// It may, after a pause.
     Left,
+    /// Another is asked instead; it may, when others are let through to it too.
+    Resting,
     /// It may not.
     Spent,
 }
@@ -118,17 +120,28 @@ impl Asking {
         &'a self,
         chain: &'a [ModelRef],
     ) -> impl Iterator<Item = (usize, &'a ModelRef)> {
-        let left = |model: &ModelRef| self.of(model).is_none_or(|tried| tried.patience == Patience::Left);
+        let left = |model: &ModelRef| self.of(model).is_none_or(|tried| tried.patience != Patience::Spent);
         chain.iter().enumerate().skip(self.from).filter(move |(_, model)| left(model))
     }
 
-    /// The links of the chain that this call may still ask.
+    /// The links of the chain that this call may still ask: those that it has left for another behind the others.
     pub(super) fn candidates(&self, chain: &[ModelRef]) -> Vec<Candidate> {
-        let candidate = |(_, model): (usize, &ModelRef)| Candidate {
+        let patience = |model: &ModelRef| self.of(model).map(|tried| tried.patience);
+        let mut links: Vec<&ModelRef> = self.may_ask(chain).map(|(_, model)| model).collect();
+        links.sort_by_key(|model| patience(model) == Some(Patience::Resting));
+        let candidate = |model: &ModelRef| Candidate {
             model: model.clone(),
-            visit: if self.of(model).is_some() { Visit::Again } else { Visit::First },
+            visit: match patience(model) {
+                Some(Patience::Left) => Visit::Again,
+                Some(Patience::Resting | Patience::Spent) | None => Visit::First,
+            },
         };
-        self.may_ask(chain).map(candidate).collect()
+        links.into_iter().map(candidate).collect()
+    }
+
+    /// Whether this call has asked the model.
+    pub(super) fn has_tried(&self, model: &ModelRef) -> bool {
+        self.of(model).is_some()
     }
 
     /// The last failure.
@@ -139,11 +152,8 @@ impl Asking {
     /// What became of each link of the chain: those that are not skipped were tried.
     pub(super) fn ends(&self, chain: &[ModelRef], skipped: &[NotAnswered]) -> Vec<NotAnswered> {
         let end = |model: &ModelRef| {
-            skipped
-                .iter()
-                .find(|link| link.model == *model)
-                .cloned()
-                .or_else(|| self.of(model).map(Tried::end))
+            let skipped = skipped.iter().find(|link| link.model == *model).cloned();
+            self.of(model).map(Tried::end).or(skipped)
         };
         chain.iter().filter_map(end).collect()
     }

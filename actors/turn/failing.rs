@@ -51,7 +51,14 @@ impl Draft {
         let next = next_link(&spec.chain, (asking, &model), &outlook.links);
         let (retry_at, fallback) = match after {
             After::Again(ms) => (Some(self.now.at.plus_ms(ms)), None),
-            After::GiveUp => (next.map(|_| self.now.at), next),
+            After::GiveUp => match next {
+                // Back to one that has failed: not without a pause, and not beyond the deadline.
+                Some(link) if asking.has_tried(&spec.chain[link]) => {
+                    let pause = retry.pause_before_return((call, attempt), &failure.class, past);
+                    (pause.map(|ms| self.now.at.plus_ms(ms)), next.filter(|_| pause.is_some()))
+                }
+                Some(_) | None => (next.map(|_| self.now.at), next),
+            },
             After::End => (None, None),
         };
         let failure = failure.clone();
@@ -129,10 +136,15 @@ fn elsewhere(chain: &[ModelRef], (asking, failed): (&Asking, &ModelRef), links: 
     earliest.map_or(Elsewhere::Nobody, Elsewhere::Later)
 }
 
-/// The link to go on with: the first that may answer now, else the first that may later.
+/// The link to go on with: the first that may answer now, one that has not failed in this call before one that has; else
+/// the first that may later.
 fn next_link(chain: &[ModelRef], asked: (&Asking, &ModelRef), links: &[Standing]) -> Option<usize> {
     let open = |link: &usize| links.get(*link).copied().is_none_or(is_open);
-    others(chain, asked).find(open).or_else(|| others(chain, asked).next())
+    let fresh = |link: &usize| open(link) && !asked.0.has_tried(&chain[*link]);
+    others(chain, asked)
+        .find(fresh)
+        .or_else(|| others(chain, asked).find(open))
+        .or_else(|| others(chain, asked).next())
 }
 
 /// The links that the call may ask beside the one that has just failed.

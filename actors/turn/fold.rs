@@ -9,7 +9,7 @@ use crate::{
         LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now, Record, RunAccepted,
         RunEnded, Usage,
     },
-    policy::{Billing, billing, fit_name},
+    policy::{Billing, billing, fit_name, may_pass},
     turn::{
         Head, Prefix, Turn,
         asking::{Asked, Asking, Patience, Pause},
@@ -160,7 +160,11 @@ impl Turn {
             (Asked::Started(_) | Asked::Wanted(_), _) => 0,
         };
         if let Some(model) = asking.started().map(|started| started.model.clone()) {
-            let patience = if failed.fallback.is_some() { Patience::Spent } else { Patience::Left };
+            let patience = match failed.fallback {
+                None => Patience::Left,
+                Some(_) if may_pass(class) => Patience::Resting,
+                Some(_) => Patience::Spent,
+            };
             asking.note(model, &failed.failure, patience);
         }
         asking.attempt = failed.attempt + 1;
