@@ -63,6 +63,9 @@ pub(crate) enum After {
     End,
 }
 
+/// How often a call that asked for too much output is made again with less.
+const LOWERED: u32 = 3;
+
 /// More credentials than this are not tried one after the other in one call.
 const ROTATIONS: u32 = 32;
 
@@ -79,6 +82,9 @@ impl RetryPolicy {
         // Whoever dies with the process says nothing of the provider: a run that keeps killing its process is counted
         // elsewhere.
         if *class == FailureClass::Interrupted {
+            return After::Again(0);
+        }
+        if matches!(class, FailureClass::OutputCap { .. }) && past.times <= LOWERED {
             return After::Again(0);
         }
         if !falls_back(class) {

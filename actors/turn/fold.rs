@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, AssistantMessage, Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass,
-        LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now, Record, RunAccepted,
-        RunEnded, Usage,
+        FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now, Record,
+        RunAccepted, RunEnded, Usage,
     },
     policy::{Billing, billing, fit_name, may_pass},
     turn::{
@@ -96,6 +96,7 @@ impl Turn {
             iteration: 1,
             usage: Usage::default(),
             spent_tokens: 0,
+            caps: Vec::new(),
             ladder: Ladder::default(),
             stopping: None,
             step: Step::Asking(Asking::first(0)),
@@ -167,9 +168,20 @@ impl Turn {
             };
             asking.note(model, &failed.failure, patience);
         }
+        let cap = match (class, asking.started()) {
+            (FailureClass::OutputCap { limit }, Some(started)) => {
+                // A limit that the request has kept says nothing.
+                let limit = limit.filter(|limit| *limit > 0 && *limit < started.max_tokens);
+                Some((started.model.clone(), limit.unwrap_or(started.max_tokens / 2).max(1)))
+            }
+            _ => None,
+        };
         asking.attempt = failed.attempt + 1;
         let uncounted = class.reset_is_known().then_some(now.active_ms);
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
+        if let Phase::Running(run) = &mut self.phase {
+            run.caps.extend(cap);
+        }
         self.spend(spent);
     }
 

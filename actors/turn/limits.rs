@@ -38,9 +38,11 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, ..Amounts::default() } }
 }
 
-/// The output tokens that the call would ask for if there were no budget.
+/// The output tokens that the call would ask for if there were no budget: no more than the model is known, or was found, to
+/// give.
 fn wanted_output(run: &Run, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;
     let wanted = limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT));
-    run.spec.traits_of(model).max_output.map_or(wanted, |most| wanted.min(most))
+    let found = run.caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
+    found.chain(run.spec.traits_of(model).max_output).fold(wanted, u64::min)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended,
+        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended, ModelRef,
         ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
     turn::{
@@ -45,6 +45,8 @@ pub(super) struct Run {
     pub(super) usage: Usage,
     /// What its attempts are taken to have cost.
     pub(super) spent_tokens: u64,
+    /// The output tokens that models were found not to give more of.
+    pub(super) caps: Vec<(ModelRef, u64)>,
     /// What answers that are not plain have left behind.
     pub(super) ladder: Ladder,
     /// How it is to end, once it is being stopped.
