@@ -160,7 +160,9 @@ impl Admissions {
             End::Failed(failure) if says_something(&failure.class) => self.hear(at),
             End::Failed(_) | End::Dropped => waited,
         };
-        self.of_breakers(model, ticket, (end, now)) | heard
+        // Who waits for a probe learns from its failure until when to wait.
+        let refused = matches!(end, End::Failed(_)) && [ticket.endpoint, ticket.model].contains(&Pass::Probe);
+        self.of_breakers(model, ticket, (end, now)) | heard | refused
     }
 
     /// What the end of an attempt says to the limiter and to the breakers.

@@ -10,7 +10,7 @@ use hermod_actors::{
     Accepted, RunRequest, RunResult, Runtime, World,
     model::{
         Answer, BreakerState, Deadline, EffectClass, Event, EventBody, Failure, FailureClass, Kind, Limits,
-        ModelRef, Outcome, RunSpec, RunStatus, Timestamp,
+        ModelRef, Outcome, RunSpec, RunStatus, StopReason, Timestamp,
     },
     port::{Clock, Tool},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
@@ -316,7 +316,7 @@ async fn a_stop_ends_a_wait_at_once() {
     let accepted = runtime.submit(RunRequest::new("do it")).await.expect("it is accepted");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
-    runtime.stop(accepted.run, hermod_actors::model::StopReason::Command).await.expect("it is there");
+    runtime.stop(accepted.run, StopReason::Command).await.expect("it is there");
     let result = runtime.wait(accepted.run, None).await.expect("it ends");
     assert_eq!((result.ended.outcome, began.elapsed()), (Outcome::Stopped, Duration::ZERO));
 }
@@ -336,6 +336,23 @@ async fn one_finds_out_whether_it_answers_again_and_then_all_are_let_in() {
     // After 10 ms the probe begins to be answered, and the others are asked.
     let at_30 = asked.iter().filter(|at| at.as_millis() < 30_030).count() - 8;
     assert_eq!(at_30, 1, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_one_that_finds_out_fails_the_others_do_not_wait_for_it() {
+    let only = Side::failing(2, limited(30));
+    let runtime = start(&[&only]).await;
+    let first = runtime.submit(RunRequest::new("first")).await.expect("it is accepted");
+    while only.asked().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The probe is under way.
+    let second = runtime.submit(RunRequest::new("second")).await.expect("it is accepted");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    runtime.stop(first.run, StopReason::Command).await.expect("it is there");
+    let ended = tokio::time::timeout(Duration::from_mins(1), runtime.wait(second.run, None)).await;
+    assert_eq!(ended.expect("it is let in").expect("it ends").text(), Some("from the first"));
+    assert_eq!(only.asked().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
