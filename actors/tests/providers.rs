@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use hermod_actors::{
     Accepted, RunRequest, RunResult, Runtime, World,
     model::{
         Answer, BreakerState, Deadline, EffectClass, Event, EventBody, Failure, FailureClass, Kind, Limits,
         ModelRef, Outcome, RunSpec, RunStatus, StopReason, Timestamp,
     },
-    port::{Clock, Tool},
+    port::{Clock, Journal, JournalError, Read, ReadError, Rows, Tool, Write, Written},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use serde_json::{Value, json};
@@ -353,6 +354,53 @@ async fn when_the_one_that_finds_out_fails_the_others_do_not_wait_for_it() {
     let ended = tokio::time::timeout(Duration::from_mins(1), runtime.wait(second.run, None)).await;
     assert_eq!(ended.expect("it is let in").expect("it ends").text(), Some("from the first"));
     assert_eq!(only.asked().len(), 3);
+}
+
+/// A journal that commits nothing while somebody holds it.
+#[derive(Debug)]
+struct Held(MemoryJournal, Arc<tokio::sync::Mutex<()>>);
+
+impl Journal for Held {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        let (journal, hold) = (self.0.clone(), Arc::clone(&self.1));
+        Box::pin(async move {
+            drop(hold.lock().await);
+            journal.commit(batch).await
+        })
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        self.0.read(what)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_when_it_can_be_recorded_is_followed_by_another_one() {
+    let only = Side::failing(1, limited(1));
+    let (journal, hold) = (MemoryJournal::new(), Arc::default());
+    let mut world = of(&[&only], (&journal, &Arc::new(VirtualClock::new(1))));
+    world.journal = Arc::new(Held(journal, Arc::clone(&hold)));
+    world.providers[0].2 = 1;
+    let mut other = world.defaults.spec.clone();
+    other.chain = vec!["a/other".parse().expect("it is well formed")];
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let mut runs = Vec::new();
+    for spec in [None, None, Some(other)] {
+        let request = RunRequest { spec, ..RunRequest::new("do it") };
+        runs.push(runtime.submit(request).await.expect("it is accepted").run);
+    }
+    // The second one has an append on its way while it hears that it is to wait for a second; the third one takes the room.
+    let held = hold.lock().await;
+    let steered = runtime.steer(runs[1], "and that");
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(held);
+    };
+    tokio::join!(steered, later).0.expect("it is there");
+    for run in runs {
+        let ended = tokio::time::timeout(Duration::from_mins(1), runtime.wait(run, None)).await;
+        assert_eq!(ended.expect("it goes on").expect("it ends").text(), Some("from the first"));
+    }
 }
 
 #[tokio::test(start_paused = true)]
