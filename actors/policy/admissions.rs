@@ -95,15 +95,16 @@ impl Admissions {
                 self.models.get(model).map_or(Gauge::Free, |breakers: &Vec<Breaker>| breakers[at].gauge(now));
             match (breaker, self.limiters[at].ready_at(now)) {
                 (Gauge::Free, Some(until)) => Gauge::Until(until, Cooldown::Pace),
-                (Gauge::Free, None) if !may_begin(self.heard[at], self.used[at]) => Gauge::Probing,
+                (Gauge::Free, None) if !may_begin(self.heard[at], self.used[at]) => Gauge::Starting,
                 (gauge, _) => gauge,
             }
         };
         let gauges = (0..self.used.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
         let best = gauges.min_by_key(|gauge| match gauge {
             Gauge::Free => (0, Timestamp::default()),
-            Gauge::Probing => (1, Timestamp::default()),
-            Gauge::Until(until, _) => (2, *until),
+            Gauge::Starting => (1, Timestamp::default()),
+            Gauge::Probing => (2, Timestamp::default()),
+            Gauge::Until(until, _) => (3, *until),
         });
         best.unwrap_or(Gauge::Until(Timestamp(i64::MAX), Cooldown::Guessed))
     }
@@ -329,11 +330,11 @@ mod tests {
             Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
         let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
         let tickets: Vec<_> = (0..FIRST).map(|_| admissions.pass(&model, now)).collect();
-        assert_eq!(admissions.gauge("a", now), Gauge::Probing);
+        assert_eq!(admissions.gauge("a", now), Gauge::Starting);
         assert!(admissions.end(&model, tickets[0], (End::Dropped, now)), "there is room for one");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
         admissions.pass(&model, now);
-        assert_eq!(admissions.gauge("a", now), Gauge::Probing);
+        assert_eq!(admissions.gauge("a", now), Gauge::Starting);
         assert!(admissions.learn(tickets[1], (RateInfo::default(), now)), "it has said something");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
     }

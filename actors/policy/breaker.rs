@@ -57,6 +57,8 @@ pub(crate) enum Pass {
 pub(crate) enum Gauge {
     /// Yes.
     Free,
+    /// As soon as one of the first few has heard of it.
+    Starting,
     /// Somebody finds out just now.
     Probing,
     /// Not before then.
@@ -183,7 +185,7 @@ impl Breaker {
         match (&self.state, self.gauge(now)) {
             (State::Closed { .. }, _) => BreakerState::Closed,
             (State::Open { .. }, Gauge::Until(until, _)) => BreakerState::Open { until },
-            (State::Open { .. }, Gauge::Free | Gauge::Probing) => BreakerState::HalfOpen,
+            (State::Open { .. }, Gauge::Free | Gauge::Starting | Gauge::Probing) => BreakerState::HalfOpen,
         }
     }
 

@@ -129,7 +129,12 @@ impl Leases {
             }
             Some((
                 _,
-                Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Probing | Standing::Absent,
+                Standing::Free
+                | Standing::Full
+                | Standing::Paced(_)
+                | Standing::Starting
+                | Standing::Probing
+                | Standing::Absent,
             ))
             | None => None,
         };

@@ -403,6 +403,15 @@ async fn a_wait_that_is_over_when_it_can_be_recorded_is_followed_by_another_one(
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_that_wait_for_the_first_few_do_not_ask_the_second() {
+    let (first, second) = (Side::failing(0, SLOW_DOWN), Side::answering());
+    let runtime = start(&[&first, &second]).await;
+    let runs = futures::future::join_all((0..20).map(|_| run(&runtime))).await;
+    assert!(runs.iter().all(|result| result.text() == Some("from the first")));
+    assert_eq!((first.asked().len(), second.asked().len()), (20, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_status_shows_which_models_are_asked_and_a_reset_closes_their_breakers() {
     let first = Side::failing(1, limited(3_600));
     let second = Side::answering();
