@@ -172,7 +172,9 @@ impl Admissions {
         self.used[at] = self.used[at].saturating_sub(1);
         let heard = match end {
             End::Answered(_) => self.hear(at),
-            End::Failed(failure) if says_something(&failure.class) => self.hear(at),
+            End::Failed(Failure { class, .. }) if says_something(class) && !is_of_endpoint(class) => {
+                self.hear(at)
+            }
             End::Failed(_) | End::Dropped => waited,
         };
         // Who waits for a probe learns from its failure until when to wait.
@@ -349,6 +351,10 @@ mod tests {
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
         admissions.pass(&model, now);
         assert_eq!(admissions.gauge("a", now), Gauge::Starting);
+        let unreached = Failure::new(FailureClass::Network, "connection refused");
+        assert!(admissions.end(&model, tickets[2], (End::Failed(&unreached), now)), "there is room for one");
+        admissions.pass(&model, now);
+        assert_eq!(admissions.gauge("a", now), Gauge::Starting, "nobody was reached");
         assert!(admissions.learn(tickets[1], (RateInfo::default(), now)), "it has said something");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
     }
