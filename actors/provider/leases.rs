@@ -141,6 +141,11 @@ impl Leases {
         Pause { until, reason: reason.unwrap_or("limits") }
     }
 
+    /// When the first of these links that is closed can be asked again, if that is known.
+    pub(crate) fn opens_at(&self, candidates: &[Candidate], now: Timestamp) -> Option<Timestamp> {
+        candidates.iter().filter_map(|link| policy::until(self.standing(&link.model, now))).min()
+    }
+
     fn is_full(&self, model: &ModelRef) -> bool {
         self.gates.get(&model.provider).is_some_and(|gate| gate.permits.available_permits() == 0)
     }

@@ -412,6 +412,22 @@ async fn those_that_wait_for_the_first_few_do_not_ask_the_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_room_at_the_second_asks_the_first_when_that_is_open_again() {
+    let first = Side::failing(1, FailureClass::Auth);
+    let slow = ScriptedProvider::new(Duration::from_mins(10), |_| Ok(says("from the second")));
+    let second = Side { provider: slow, ..Side::answering() };
+    let mut world = of(&[&first, &second], (&MemoryJournal::new(), &Arc::new(VirtualClock::new(1))));
+    world.providers[1].2 = 1;
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let (one, two) = tokio::join!(run(&runtime), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        run(&runtime).await
+    });
+    assert_eq!((one.text(), two.text()), (Some("from the second"), Some("from the first")));
+    assert_eq!(first.asked(), [0, 30]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_status_shows_which_models_are_asked_and_a_reset_closes_their_breakers() {
     let first = Side::failing(1, limited(3_600));
     let second = Side::answering();
