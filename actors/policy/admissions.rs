@@ -218,7 +218,7 @@ impl Admissions {
     pub(crate) fn learn(&mut self, ticket: Ticket, (info, now): (RateInfo, Timestamp)) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let was_closed = limiter.ready_at(now).is_some();
-        limiter.learn(ticket.place, info);
+        limiter.learn(ticket.place, (info, now));
         let opened = was_closed && limiter.ready_at(now).is_none();
         opened | self.hear(ticket.credential.0)
     }
@@ -231,8 +231,9 @@ impl Admissions {
         self.models.get(model)?.iter().find_map(Breaker::last)
     }
 
-    /// Forgets every failure.
+    /// Forgets every failure, and what the provider has said of its limits.
     pub(crate) fn reset(&mut self) {
+        self.limiters.iter_mut().for_each(Limiter::forget);
         self.endpoint.reset();
         self.models.values_mut().flatten().for_each(Breaker::reset);
     }
@@ -311,8 +312,12 @@ mod tests {
         assert_eq!(used, [0, 1, 2]);
         assert!(matches!(admissions.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
         assert_eq!(admissions.gauge("b", Timestamp(0)), Gauge::Free);
+        let ticket = admissions.pass(&"a".into(), Timestamp(0));
+        let none = Some(crate::model::RateLeft { remaining: 0, reset_at: Timestamp(9), limit: None });
+        admissions.learn(ticket, (RateInfo { requests: none, tokens: None }, Timestamp(0)));
         admissions.reset();
         assert_eq!(admissions.gauge("a", Timestamp(0)), Gauge::Free);
+        assert_eq!(admissions.pass(&"a".into(), Timestamp(0)).credential, ticket.credential);
     }
 
     #[test]

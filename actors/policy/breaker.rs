@@ -2,7 +2,7 @@ use crate::model::{BreakerPolicy, BreakerState, Deadline, Failure, FailureClass,
 
 /// A provider that names a later time than this is asked again all the same, in milliseconds from now: a clock or a unit
 /// may be wrong.
-const LONGEST: u64 = 24 * 3_600_000;
+pub(super) const LONGEST: u64 = 24 * 3_600_000;
 
 /// Whether something that has failed is asked again. Closed, it lets everybody through; open, nobody; then half-open, one
 /// at a time until one is answered.
