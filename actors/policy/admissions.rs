@@ -87,7 +87,7 @@ impl Admissions {
     /// Likewise, but with another credential than this.
     pub(crate) fn gauge_without(&self, model: &str, now: Timestamp, not: Option<CredentialId>) -> Gauge {
         let endpoint = self.endpoint.gauge(now);
-        if endpoint != Gauge::Free {
+        if !matches!(endpoint, Gauge::Free | Gauge::Until(_, Cooldown::Guessed)) {
             return endpoint;
         }
         let of_one = |at: usize| {
@@ -95,17 +95,29 @@ impl Admissions {
                 self.models.get(model).map_or(Gauge::Free, |breakers: &Vec<Breaker>| breakers[at].gauge(now));
             match (breaker, self.limiters[at].ready_at(now)) {
                 (Gauge::Free, Some(until)) => Gauge::Until(until, Cooldown::Pace),
-                (Gauge::Free, None) if !may_begin(self.heard[at], self.used[at]) => Gauge::Probing,
+                // Nobody insists against the account's limits; but who has failed is not waited for while others answer.
+                (Gauge::Until(held, Cooldown::Guessed), Some(until)) => {
+                    Gauge::Until(held.max(until), Cooldown::Named)
+                }
+                (Gauge::Free, None) if !may_begin(self.heard[at], self.used[at]) => Gauge::Starting,
                 (gauge, _) => gauge,
             }
         };
         let gauges = (0..self.used.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
         let best = gauges.min_by_key(|gauge| match gauge {
             Gauge::Free => (0, Timestamp::default()),
-            Gauge::Probing => (1, Timestamp::default()),
-            Gauge::Until(until, _) => (2, *until),
+            Gauge::Starting => (1, Timestamp::default()),
+            Gauge::Probing => (2, Timestamp::default()),
+            Gauge::Until(until, _) => (3, *until),
         });
-        best.unwrap_or(Gauge::Until(Timestamp(i64::MAX), Cooldown::Guessed))
+        let best = best.unwrap_or(Gauge::Until(Timestamp(i64::MAX), Cooldown::Guessed));
+        match (endpoint, best) {
+            (Gauge::Free, best) => best,
+            (Gauge::Until(held, _), Gauge::Until(until, Cooldown::Named | Cooldown::Pace)) => {
+                Gauge::Until(held.max(until), Cooldown::Named)
+            }
+            (endpoint, _) => endpoint,
+        }
     }
 
     /// Lets somebody ask the model, with the credential that is to be used next.
@@ -119,16 +131,19 @@ impl Admissions {
             breakers
                 .iter()
                 .zip(used)
-                .map(|(breaker, used)| lets(breaker.gauge(now)).then_some(*used))
+                .zip(limiters)
+                .map(|((breaker, used), limiter)| {
+                    (lets(breaker.gauge(now)) && limiter.ready_at(now).is_none()).then_some(*used)
+                })
                 .collect()
         };
         let mut free = seats(&|gauge| gauge == Gauge::Free);
-        for ((seat, limiter), heard) in free.iter_mut().zip(limiters).zip(heard) {
-            *seat = seat.filter(|used| limiter.ready_at(now).is_none() && may_begin(*heard, *used));
+        for (seat, heard) in free.iter_mut().zip(heard) {
+            *seat = seat.filter(|used| may_begin(*heard, *used));
         }
         let free = pick(self.strategy, &free, self.last);
         // Whoever comes although none is free insists on what is only a guess.
-        let guessed = |gauge| matches!(gauge, Gauge::Until(_, Cooldown::Guessed));
+        let guessed = |gauge| !matches!(gauge, Gauge::Until(_, Cooldown::Named));
         let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last)).unwrap_or(0);
         self.last = Some(at);
         self.used[at] += 1;
@@ -157,10 +172,14 @@ impl Admissions {
         self.used[at] = self.used[at].saturating_sub(1);
         let heard = match end {
             End::Answered(_) => self.hear(at),
-            End::Failed(failure) if says_something(&failure.class) => self.hear(at),
+            End::Failed(Failure { class, .. }) if says_something(class) && !is_of_endpoint(class) => {
+                self.hear(at)
+            }
             End::Failed(_) | End::Dropped => waited,
         };
-        self.of_breakers(model, ticket, (end, now)) | heard
+        // Who waits for a probe learns from its failure until when to wait.
+        let refused = matches!(end, End::Failed(_)) && [ticket.endpoint, ticket.model].contains(&Pass::Probe);
+        self.of_breakers(model, ticket, (end, now)) | heard | refused
     }
 
     /// What the end of an attempt says to the limiter and to the breakers.
@@ -199,7 +218,7 @@ impl Admissions {
     pub(crate) fn learn(&mut self, ticket: Ticket, (info, now): (RateInfo, Timestamp)) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let was_closed = limiter.ready_at(now).is_some();
-        limiter.learn(ticket.place, info);
+        limiter.learn(ticket.place, (info, now));
         let opened = was_closed && limiter.ready_at(now).is_none();
         opened | self.hear(ticket.credential.0)
     }
@@ -212,8 +231,9 @@ impl Admissions {
         self.models.get(model)?.iter().find_map(Breaker::last)
     }
 
-    /// Forgets every failure.
+    /// Forgets every failure, and what the provider has said of its limits.
     pub(crate) fn reset(&mut self) {
+        self.limiters.iter_mut().for_each(Limiter::forget);
         self.endpoint.reset();
         self.models.values_mut().flatten().for_each(Breaker::reset);
     }
@@ -292,8 +312,12 @@ mod tests {
         assert_eq!(used, [0, 1, 2]);
         assert!(matches!(admissions.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
         assert_eq!(admissions.gauge("b", Timestamp(0)), Gauge::Free);
+        let ticket = admissions.pass(&"a".into(), Timestamp(0));
+        let none = Some(crate::model::RateLeft { remaining: 0, reset_at: Timestamp(9), limit: None });
+        admissions.learn(ticket, (RateInfo { requests: none, tokens: None }, Timestamp(0)));
         admissions.reset();
         assert_eq!(admissions.gauge("a", Timestamp(0)), Gauge::Free);
+        assert_eq!(admissions.pass(&"a".into(), Timestamp(0)).credential, ticket.credential);
     }
 
     #[test]
@@ -327,11 +351,15 @@ mod tests {
             Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
         let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
         let tickets: Vec<_> = (0..FIRST).map(|_| admissions.pass(&model, now)).collect();
-        assert_eq!(admissions.gauge("a", now), Gauge::Probing);
+        assert_eq!(admissions.gauge("a", now), Gauge::Starting);
         assert!(admissions.end(&model, tickets[0], (End::Dropped, now)), "there is room for one");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
         admissions.pass(&model, now);
-        assert_eq!(admissions.gauge("a", now), Gauge::Probing);
+        assert_eq!(admissions.gauge("a", now), Gauge::Starting);
+        let unreached = Failure::new(FailureClass::Network, "connection refused");
+        assert!(admissions.end(&model, tickets[2], (End::Failed(&unreached), now)), "there is room for one");
+        admissions.pass(&model, now);
+        assert_eq!(admissions.gauge("a", now), Gauge::Starting, "nobody was reached");
         assert!(admissions.learn(tickets[1], (RateInfo::default(), now)), "it has said something");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
     }
@@ -345,5 +373,45 @@ mod tests {
         assert_eq!(used.map(|ticket| ticket.credential.0), [0, 1]);
         let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
         assert_eq!(admissions.gauge("another model", Timestamp(2_000)), room);
+    }
+
+    /// With an attempt a minute: when the model can be asked again that has failed in this way, whoever asks.
+    fn check_limited(classes: &[FailureClass], expect: Gauge) {
+        let limits = RateLimits { requests: Some(1), tokens: None };
+        let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), limits);
+        for class in classes {
+            fail(&mut admissions, "a", class.clone());
+        }
+        assert_eq!(admissions.gauge("a", Timestamp(0)), expect, "{classes:?}");
+    }
+
+    #[test]
+    fn nobody_insists_against_the_limits_of_an_account() {
+        let shut = |ms| Gauge::Until(Timestamp(ms), Cooldown::Named);
+        check_limited(&[SLOW_DOWN], shut(61_000));
+        check_limited(&[FailureClass::ModelNotFound], shut(600_000));
+        check_limited(&[const { FailureClass::Network }; 3], shut(61_000));
+        check_limited(&[FailureClass::InvalidRequest], Gauge::Until(Timestamp(61_000), Cooldown::Pace));
+    }
+
+    #[test]
+    fn who_insists_gets_a_credential_that_is_only_held() {
+        let limits = RateLimits { requests: Some(2), tokens: None };
+        let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 3), limits);
+        let hour = FailureClass::RateLimited { retry_after_ms: Some(3_600_000), reset_at: None };
+        let used = [hour, SLOW_DOWN, SLOW_DOWN].map(|class| fail(&mut admissions, "a", class).0);
+        assert_eq!(used, [0, 1, 2]);
+        // The second is held and has room for one more; then the third is the one that has.
+        let insists = [(); 2].map(|()| fail(&mut admissions, "a", SLOW_DOWN).0);
+        assert_eq!(insists, [1, 2]);
+        // While nobody can be reached, the model's own credentials count no less.
+        let mut admissions =
+            Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 2), RateLimits::default());
+        let hour = FailureClass::RateLimited { retry_after_ms: Some(3_600_000), reset_at: None };
+        fail(&mut admissions, "a", hour);
+        for _ in 0..3 {
+            fail(&mut admissions, "b", FailureClass::Network);
+        }
+        assert_eq!(fail(&mut admissions, "a", FailureClass::Network).0, 1);
     }
 }

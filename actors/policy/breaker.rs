@@ -2,7 +2,7 @@ use crate::model::{BreakerPolicy, BreakerState, Deadline, Failure, FailureClass,
 
 /// A provider that names a later time than this is asked again all the same, in milliseconds from now: a clock or a unit
 /// may be wrong.
-const LONGEST: u64 = 24 * 3_600_000;
+pub(super) const LONGEST: u64 = 24 * 3_600_000;
 
 /// Whether something that has failed is asked again. Closed, it lets everybody through; open, nobody; then half-open, one
 /// at a time until one is answered.
@@ -57,6 +57,8 @@ pub(crate) enum Pass {
 pub(crate) enum Gauge {
     /// Yes.
     Free,
+    /// As soon as one of the first few has heard of it.
+    Starting,
     /// Somebody finds out just now.
     Probing,
     /// Not before then.
@@ -183,7 +185,7 @@ impl Breaker {
         match (&self.state, self.gauge(now)) {
             (State::Closed { .. }, _) => BreakerState::Closed,
             (State::Open { .. }, Gauge::Until(until, _)) => BreakerState::Open { until },
-            (State::Open { .. }, Gauge::Free | Gauge::Probing) => BreakerState::HalfOpen,
+            (State::Open { .. }, Gauge::Free | Gauge::Starting | Gauge::Probing) => BreakerState::HalfOpen,
         }
     }
 

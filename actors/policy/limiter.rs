@@ -1,6 +1,9 @@
 use std::collections::VecDeque;
 
-use crate::model::{RateInfo, RateLeft, RateLimits, Timestamp};
+use crate::{
+    model::{RateInfo, RateLeft, RateLimits, Timestamp},
+    policy::breaker::LONGEST,
+};
 
 /// What limits are counted in, in milliseconds. A little more than the provider's minute, because it sees requests later
 /// than they are made, and not all equally late.
@@ -78,7 +81,8 @@ impl Limiter {
     fn next_tokens(&self, now: Timestamp) -> Option<Timestamp> {
         let most = self.limits.tokens?;
         let room = most.saturating_sub(self.average);
-        let mut used: u64 = self.in_minute(now).map(|made| made.tokens.unwrap_or(self.average)).sum();
+        let mut used: u64 =
+            self.in_minute(now).map(|made| made.tokens.unwrap_or(self.average)).fold(0, u64::saturating_add);
         if used <= room {
             return None;
         }
@@ -118,10 +122,16 @@ impl Limiter {
     }
 
     /// The provider has said, in its response to this attempt, what is left.
-    pub(crate) fn learn(&mut self, place: Place, info: RateInfo) {
+    pub(crate) fn learn(&mut self, place: Place, (info, now): (RateInfo, Timestamp)) {
         let since = self.count.saturating_sub(place.0);
-        self.requests.learn(place, info.requests, since);
-        self.tokens.learn(place, info.tokens, since.saturating_mul(self.average));
+        let soon = |left: RateLeft| RateLeft { reset_at: left.reset_at.min(now.plus_ms(LONGEST)), ..left };
+        self.requests.learn(place, info.requests.map(soon), since);
+        self.tokens.learn(place, info.tokens.map(soon), since.saturating_mul(self.average));
+    }
+
+    /// Forgets what the provider has said.
+    pub(crate) fn forget(&mut self) {
+        (self.requests, self.tokens) = (Window::default(), Window::default());
     }
 }
 
@@ -211,11 +221,11 @@ mod tests {
         let (first, second) = (limiter.take(Timestamp(0)), limiter.take(Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
         // It has not seen the second one yet.
-        limiter.learn(first, left(1, Some(2)));
+        limiter.learn(first, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)));
-        limiter.learn(second, left(1, Some(2)));
+        limiter.learn(second, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None);
-        limiter.learn(first, left(0, Some(2)));
+        limiter.learn(first, (left(0, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news");
         limiter.take(Timestamp(2));
         assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_000)));
@@ -224,6 +234,19 @@ mod tests {
         limiter.take(Timestamp(5_000));
         limiter.take(Timestamp(5_000));
         assert_eq!(limiter.ready_at(Timestamp(5_001)), Some(Timestamp(66_000)));
+    }
+
+    #[test]
+    fn what_a_provider_says_has_bounds() {
+        let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
+        let never = RateLeft { remaining: 0, reset_at: Timestamp(i64::MAX), limit: None };
+        let places = [limiter.take(Timestamp(0)), limiter.take(Timestamp(0))];
+        places.into_iter().for_each(|place| limiter.settle(place, u64::MAX));
+        assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
+        limiter.learn(places[1], (RateInfo { requests: Some(never), tokens: None }, Timestamp(0)));
+        assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(86_400_000)));
+        limiter.forget();
+        assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
     }
 
     proptest! {

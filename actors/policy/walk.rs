@@ -9,6 +9,8 @@ pub(crate) enum Standing {
     Full,
     /// It could be, but the limits of its account have no room before then.
     Paced(Timestamp),
+    /// It could be, but nobody has heard of it yet, and as many calls are under way as may be until then.
+    Starting,
     /// Somebody finds out just now whether it answers again.
     Probing,
     /// Experience says not to ask it before then.
@@ -55,12 +57,13 @@ pub(crate) enum Next {
 /// - else the first change is waited for.
 pub(crate) fn next(links: &[(Standing, Visit)]) -> Next {
     let open = |(standing, _): &(Standing, Visit)| {
-        matches!(standing, Standing::Free | Standing::Full | Standing::Paced(_))
+        matches!(standing, Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Starting)
     };
     if let Some(link) = links.iter().position(open) {
         return match links[link].0 {
             Standing::Full => Next::Queue(link),
             Standing::Paced(until) => Next::Wait(Some(until)),
+            Standing::Starting => Next::Wait(None),
             Standing::Free | Standing::Probing | Standing::Held(_) | Standing::Shut(_) | Standing::Absent => {
                 Next::Lease(link)
             }
@@ -81,7 +84,7 @@ pub(crate) fn next(links: &[(Standing, Visit)]) -> Next {
 pub(crate) const fn until(standing: Standing) -> Option<Timestamp> {
     match standing {
         Standing::Paced(until) | Standing::Held(until) | Standing::Shut(until) => Some(until),
-        Standing::Free | Standing::Full | Standing::Probing | Standing::Absent => None,
+        Standing::Free | Standing::Full | Standing::Starting | Standing::Probing | Standing::Absent => None,
     }
 }
 
@@ -101,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_first_that_can_is_asked() {
-        use Standing::{Absent, Free, Full, Probing};
+        use Standing::{Absent, Free, Full, Probing, Starting};
         use Visit::{Again, First};
         check(&[(Free, First), (Free, First)], Next::Lease(0));
         check(&[(SHUT, First), (Free, First)], Next::Lease(1));
@@ -110,6 +113,7 @@ mod tests {
         check(&[(HELD, First), (Full, First)], Next::Queue(1));
         check(&[(PACED, First), (Free, First)], Next::Wait(Some(Timestamp(5))));
         check(&[(HELD, First), (PACED, First)], Next::Wait(Some(Timestamp(5))));
+        check(&[(HELD, First), (Starting, First), (Free, First)], Next::Wait(None));
         // With nobody else to ask, one's own pause counts; but not against what the provider itself has said.
         check(&[(HELD, Again), (SHUT, First)], Next::Lease(0));
         check(&[(HELD, Again), (Free, First)], Next::Lease(1));
@@ -124,13 +128,14 @@ mod tests {
 
     fn standing(chance: u8) -> Standing {
         let until = Timestamp(i64::from(chance));
-        match chance % 7 {
+        match chance % 8 {
             0 => Standing::Free,
             1 => Standing::Full,
             2 => Standing::Probing,
             3 => Standing::Held(until),
             4 => Standing::Shut(until),
             5 => Standing::Paced(until),
+            6 => Standing::Starting,
             _ => Standing::Absent,
         }
     }
@@ -141,14 +146,16 @@ mod tests {
             let visit = |again| if again { Visit::Again } else { Visit::First };
             let links: Vec<_> = chance.into_iter().map(|(n, again)| (standing(n), visit(again))).collect();
             let lets = |standing| matches!(standing, Standing::Free | Standing::Full);
+            let has_no_room = |standing| matches!(standing, Standing::Paced(_) | Standing::Starting);
             match next(&links) {
                 Next::Lease(link) | Next::Queue(link) => {
                     prop_assert!(links[..link].iter().all(|(standing, _)| !lets(*standing)));
                     prop_assert!(!matches!(links[link].0, Standing::Shut(_) | Standing::Absent | Standing::Probing));
                 }
-                Next::Wait(Some(at)) if links.iter().any(|(s, _)| matches!(s, Standing::Paced(_))) => {
-                    let first = links.iter().position(|(s, _)| lets(*s) || matches!(s, Standing::Paced(_)));
-                    prop_assert_eq!(first.map(|link| links[link].0), Some(Standing::Paced(at)));
+                Next::Wait(at) if links.iter().any(|(s, _)| has_no_room(*s)) => {
+                    let first = links.iter().find(|(s, _)| lets(*s) || has_no_room(*s));
+                    let expect = at.map_or(Standing::Starting, Standing::Paced);
+                    prop_assert_eq!(first.map(|(standing, _)| *standing), Some(expect));
                 }
                 Next::Wait(at) => {
                     prop_assert!(links.iter().all(|(standing, _)| !lets(*standing)));

@@ -70,7 +70,7 @@ impl Gate {
         let state = self.state();
         let until = match state.admissions.gauge(&model.model, now) {
             Gauge::Until(until, _) => Some(until),
-            Gauge::Free | Gauge::Probing => None,
+            Gauge::Free | Gauge::Starting | Gauge::Probing => None,
         };
         let unknown = || Failure::new(FailureClass::Overloaded, "it is not asked now");
         let failure = state.admissions.last_failure(&model.model, now).cloned().unwrap_or_else(unknown);
@@ -95,6 +95,7 @@ impl Gate {
             | (
                 Standing::Full
                 | Standing::Paced(_)
+                | Standing::Starting
                 | Standing::Probing
                 | Standing::Shut(_)
                 | Standing::Absent,
@@ -129,6 +130,7 @@ const PACE: u64 = 61_000;
 fn standing(gauge: Gauge, now: Timestamp) -> Standing {
     match gauge {
         Gauge::Free => Standing::Free,
+        Gauge::Starting => Standing::Starting,
         Gauge::Probing => Standing::Probing,
         Gauge::Until(until, Cooldown::Pace) if until.ms_since(now) <= PACE => Standing::Paced(until),
         Gauge::Until(until, Cooldown::Named | Cooldown::Pace) => Standing::Shut(until),
@@ -220,7 +222,7 @@ impl Admission {
                     self.gate.state().admissions.gauge_without(&self.model.model, now, Some(credential));
                 match others {
                     Gauge::Free if is_of_credential(&failure.class) => Otherwise::Rotated,
-                    Gauge::Free | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
+                    Gauge::Free | Gauge::Starting | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
                 }
             }
         }

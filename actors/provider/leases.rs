@@ -129,11 +129,21 @@ impl Leases {
             }
             Some((
                 _,
-                Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Probing | Standing::Absent,
+                Standing::Free
+                | Standing::Full
+                | Standing::Paced(_)
+                | Standing::Starting
+                | Standing::Probing
+                | Standing::Absent,
             ))
             | None => None,
         };
         Pause { until, reason: reason.unwrap_or("limits") }
+    }
+
+    /// When the first of these links that is closed can be asked again, if that is known.
+    pub(crate) fn opens_at(&self, candidates: &[Candidate], now: Timestamp) -> Option<Timestamp> {
+        candidates.iter().filter_map(|link| policy::until(self.standing(&link.model, now))).min()
     }
 
     fn is_full(&self, model: &ModelRef) -> bool {

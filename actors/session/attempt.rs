@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     model::{Answer, Failure, FailureClass, ModelRef, RunSpec},
     policy::Otherwise,
-    port::{ArtifactName, Artifacts, ModelRequest, Provider},
+    port::{ArtifactError, ArtifactName, Artifacts, ModelRequest, Provider},
     provider::{Admission, Lease, ProviderMsg, Report},
     session::{
         Wiring,
@@ -34,12 +34,18 @@ pub(super) async fn make(
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
     let credential = admission.credential();
+    match watchdog::shown(pictures(&*wiring.tools.artifacts, &request), cancel).await {
+        Ok(pictures) => request.pictures = pictures,
+        // The provider was not asked, and has said nothing.
+        Err(failure) => {
+            tracing::warn!(%failure, "not asked");
+            drop((admission, permit));
+            let links = standings(wiring, &chain.chain);
+            return Err((failure, Outlook { links, otherwise: Otherwise::No }));
+        }
+    }
     let heard = Heard::new(published, &admission, &*wiring.clock);
-    let attempt = async {
-        request.pictures = pictures(&*wiring.tools.artifacts, &request).await?;
-        endpoint.call(request, &heard).await
-    };
-    let answer = watchdog::answer(attempt, cancel).await;
+    let answer = watchdog::answer(endpoint.call(request, &heard), cancel).await;
     match &answer {
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),
@@ -70,13 +76,17 @@ async fn pictures(kept: &dyn Artifacts, request: &ModelRequest) -> Result<BTreeM
         if pictures.contains_key(handle) {
             continue;
         }
-        let gone = |error: &dyn std::fmt::Display| {
+        let unread = |error: ArtifactError| {
+            let class = match error {
+                ArtifactError::NotFound(_) => FailureClass::InvalidRequest,
+                ArtifactError::Unavailable(_) => FailureClass::Lost,
+            };
             let message = format!("the picture {handle} of this conversation cannot be read: {error}");
-            Failure::new(FailureClass::InvalidRequest, message)
+            Failure::new(class, message)
         };
-        let name =
-            ArtifactName::of_handle(request.session, handle).ok_or_else(|| gone(&"it is no artifact"))?;
-        let read = kept.read(name, 0, MAX_PICTURE).await.map_err(|error| gone(&error))?;
+        let name = ArtifactName::of_handle(request.session, handle)
+            .ok_or_else(|| unread(ArtifactError::NotFound(handle.clone())))?;
+        let read = kept.read(name, 0, MAX_PICTURE).await.map_err(unread)?;
         pictures.insert(handle.clone(), read.bytes);
     }
     Ok(pictures)

@@ -117,6 +117,17 @@ impl Tasks {
         Self::cancel_all_but(begun, &calls);
     }
 
+    /// Forgets the task that waited for what this input says: if that is still to be waited for, it is due again.
+    pub(crate) fn forget_seek(begun: &mut BTreeMap<Effect, Begun>, input: &Input) {
+        if let Input::Leased { call, attempt, .. }
+        | Input::NoLease { call, attempt, .. }
+        | Input::Permitted { call, attempt } = *input
+            && let Some(Begun::Wait(handle)) = begun.remove(&Effect::Seek { call, attempt })
+        {
+            handle.abort();
+        }
+    }
+
     /// Makes the attempt of the model call that is started.
     pub(crate) fn ask(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> Begun {
         let cancel = CancellationToken::new();

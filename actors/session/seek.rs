@@ -20,7 +20,7 @@ pub(super) async fn lease(
     published: &Published,
 ) -> Result<Lease, Arc<[NotAnswered]>> {
     let mut changes = wiring.leases.changes();
-    let mut permit = None;
+    let (mut permit, mut queued) = (None, None);
     loop {
         changes.mark_unchanged();
         let now = wiring.clock.at();
@@ -28,9 +28,21 @@ pub(super) async fn lease(
             Ok(lease) => return Ok(lease),
             Err(NoLease::Nobody(skipped)) => return Err(skipped.into()),
             Err(NoLease::Queue(provider, permits)) => {
-                permit = permits.acquire_owned().await.ok().map(|permit| Permit(provider, permit));
+                // Whoever looks round meanwhile keeps its place.
+                let mut place = match queued.take() {
+                    Some((at, place)) if at == provider => place,
+                    Some(_) | None => Box::pin(permits.acquire_owned()),
+                };
+                let until = wiring.leases.opens_at(candidates, now);
+                tokio::select! {
+                    biased;
+                    got = &mut place => permit = got.ok().map(|permit| Permit(provider, permit)),
+                    () = change(&mut changes, until, now) => queued = Some((provider, place)),
+                }
             }
             Err(NoLease::Wait(pause)) => {
+                // Else it would keep room that it does not want.
+                queued = None;
                 if let Some(Pause { until, reason }) = pause {
                     published.publish(|| Piece::Waits { reason, until });
                 }

@@ -14,7 +14,7 @@ use crate::{
 const MODEL: Duration = Duration::from_secs(1_830);
 /// The limit of a tool that does not say its own.
 const TOOL: Duration = Duration::from_mins(10);
-/// What keeping a long result may take.
+/// What keeping a long result may take, or reading the pictures of a request.
 const KEEPING: Duration = Duration::from_mins(1);
 /// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
 const STOPPING: Duration = Duration::from_secs(3);
@@ -31,6 +31,22 @@ pub(super) async fn answer(
         () = sleep(MODEL) => {
             let class = FailureClass::Timeout { which: Deadline::Call };
             Err(Failure::new(class, format!("the provider did not end the call within {} s", MODEL.as_secs())))
+        }
+    }
+}
+
+/// Awaits the pictures of a request, unless that takes too long or the call is stopped meanwhile.
+pub(super) async fn shown<T>(
+    reading: impl Future<Output = Result<T, Failure>>,
+    cancel: &CancellationToken,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
+        read = reading => read,
+        () = sleep(KEEPING) => {
+            let seconds = KEEPING.as_secs();
+            Err(Failure::new(FailureClass::Lost, format!("the pictures were not read within {seconds} s")))
         }
     }
 }

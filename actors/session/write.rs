@@ -71,6 +71,7 @@ impl State {
             if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
                 self.granted.extend(waiting.grant.take().map(|grant| ((call, attempt), grant)));
             }
+            Tasks::forget_seek(&mut self.begun, &waiting.input);
         }
         inputs
     }

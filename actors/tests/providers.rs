@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use hermod_actors::{
     Accepted, RunRequest, RunResult, Runtime, World,
     model::{
         Answer, BreakerState, Deadline, EffectClass, Event, EventBody, Failure, FailureClass, Kind, Limits,
-        ModelRef, Outcome, RunSpec, RunStatus, Timestamp,
+        ModelRef, Outcome, RunSpec, RunStatus, StopReason, Timestamp,
     },
-    port::{Clock, Tool},
+    port::{Clock, Journal, JournalError, Read, ReadError, Rows, Tool, Write, Written},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use serde_json::{Value, json};
@@ -342,7 +343,7 @@ async fn a_stop_ends_a_wait_at_once() {
     let accepted = runtime.submit(RunRequest::new("do it")).await.expect("it is accepted");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
-    runtime.stop(accepted.run, hermod_actors::model::StopReason::Command).await.expect("it is there");
+    runtime.stop(accepted.run, StopReason::Command).await.expect("it is there");
     let result = runtime.wait(accepted.run, None).await.expect("it ends");
     assert_eq!((result.ended.outcome, began.elapsed()), (Outcome::Stopped, Duration::ZERO));
 }
@@ -362,6 +363,94 @@ async fn one_finds_out_whether_it_answers_again_and_then_all_are_let_in() {
     // After 10 ms the probe begins to be answered, and the others are asked.
     let at_30 = asked.iter().filter(|at| at.as_millis() < 30_030).count() - 8;
     assert_eq!(at_30, 1, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_one_that_finds_out_fails_the_others_do_not_wait_for_it() {
+    let only = Side::failing(2, limited(30));
+    let runtime = start(&[&only]).await;
+    let first = runtime.submit(RunRequest::new("first")).await.expect("it is accepted");
+    // The probe is under way from 30.010 s to 30.020 s.
+    tokio::time::sleep(Duration::from_millis(30_015)).await;
+    assert_eq!(only.asked().len(), 1);
+    let second = runtime.submit(RunRequest::new("second")).await.expect("it is accepted");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    runtime.stop(first.run, StopReason::Command).await.expect("it is there");
+    let ended = tokio::time::timeout(Duration::from_mins(1), runtime.wait(second.run, None)).await;
+    assert_eq!(ended.expect("it is let in").expect("it ends").text(), Some("from the first"));
+    assert_eq!(only.asked().len(), 3);
+}
+
+/// A journal that commits nothing while somebody holds it.
+#[derive(Debug)]
+struct Held(MemoryJournal, Arc<tokio::sync::Mutex<()>>);
+
+impl Journal for Held {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        let (journal, hold) = (self.0.clone(), Arc::clone(&self.1));
+        Box::pin(async move {
+            drop(hold.lock().await);
+            journal.commit(batch).await
+        })
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        self.0.read(what)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_when_it_can_be_recorded_is_followed_by_another_one() {
+    let only = Side::failing(1, limited(1));
+    let (journal, hold) = (MemoryJournal::new(), Arc::default());
+    let mut world = of(&[&only], (&journal, &Arc::new(VirtualClock::new(1))));
+    world.journal = Arc::new(Held(journal, Arc::clone(&hold)));
+    world.providers[0].2 = 1;
+    let mut other = world.defaults.spec.clone();
+    other.chain = vec!["a/other".parse().expect("it is well formed")];
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let mut runs = Vec::new();
+    for spec in [None, None, Some(other)] {
+        let request = RunRequest { spec, ..RunRequest::new("do it") };
+        runs.push(runtime.submit(request).await.expect("it is accepted").run);
+    }
+    // The second one has an append on its way while it hears that it is to wait for a second; the third one takes the room.
+    let held = hold.lock().await;
+    let steered = runtime.steer(runs[1], "and that");
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(held);
+    };
+    tokio::join!(steered, later).0.expect("it is there");
+    for run in runs {
+        let ended = tokio::time::timeout(Duration::from_mins(1), runtime.wait(run, None)).await;
+        assert_eq!(ended.expect("it goes on").expect("it ends").text(), Some("from the first"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_for_the_first_few_do_not_ask_the_second() {
+    let (first, second) = (Side::failing(0, SLOW_DOWN), Side::answering());
+    let runtime = start(&[&first, &second]).await;
+    let runs = futures::future::join_all((0..20).map(|_| run(&runtime))).await;
+    assert!(runs.iter().all(|result| result.text() == Some("from the first")));
+    assert_eq!((first.asked().len(), second.asked().len()), (20, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_room_at_the_second_asks_the_first_when_that_is_open_again() {
+    let first = Side::failing(1, FailureClass::Auth);
+    let slow = ScriptedProvider::new(Duration::from_mins(10), |_| Ok(says("from the second")));
+    let second = Side { provider: slow, ..Side::answering() };
+    let mut world = of(&[&first, &second], (&MemoryJournal::new(), &Arc::new(VirtualClock::new(1))));
+    world.providers[1].2 = 1;
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let (one, two) = tokio::join!(run(&runtime), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        run(&runtime).await
+    });
+    assert_eq!((one.text(), two.text()), (Some("from the second"), Some("from the first")));
+    assert_eq!(first.asked(), [0, 30]);
 }
 
 #[tokio::test(start_paused = true)]

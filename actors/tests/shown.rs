@@ -17,9 +17,13 @@ use hermod_actors::{
         Answer, Body, EffectClass, Failure, FailureClass, Finish, ModelTraits, PrefixChange, RunSpec,
         SessionId, Thinking, ThinkingStyle,
     },
-    port::{Deltas, Encoder, Journal, ModelRequest, Provider, Tool},
+    port::{
+        ArtifactError, ArtifactName, Artifacts, Deltas, Encoder, Excerpt, Journal, Keeper, ModelRequest,
+        Provider, Tool,
+    },
     testkit::{
-        MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world,
+        MemoryArtifacts, MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, calls,
+        says, world,
     },
 };
 use serde_json::{Value, json};
@@ -168,6 +172,45 @@ async fn a_picture_is_there_after_a_crash_and_said_to_be_missing_if_it_is_not() 
     let result = scene.runtime.run(RunRequest { session, ..RunRequest::new("and now?") }).await.unwrap();
     let told = result.ended.to_string();
     assert!(told.contains("0.0-0 of this conversation cannot be read"), "{told}");
+    let status = scene.runtime.providers().await;
+    assert!(status.iter().all(|provider| provider.failed == 0), "nobody was asked: {status:?}");
+}
+
+/// Artifacts that cannot be read once.
+#[derive(Debug, Default)]
+struct Flaky(MemoryArtifacts, AtomicU64);
+
+impl Artifacts for Flaky {
+    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
+        self.0.begin(name)
+    }
+
+    fn read(
+        &self,
+        name: ArtifactName,
+        offset: u64,
+        max: usize,
+    ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>> {
+        match self.1.fetch_add(1, Ordering::Relaxed) {
+            0 => Box::pin(std::future::ready(Err(ArtifactError::Unavailable("no file handles".into())))),
+            _ => self.0.read(name, offset, max),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picture_that_cannot_be_read_now_is_read_again() {
+    let model = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("a cat")));
+    let mut world = world(Arc::new(MemoryJournal::new()), model, Vec::new());
+    let kept = Arc::new(Flaky::default());
+    world.artifacts = Arc::clone(&kept) as Arc<dyn Artifacts>;
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let images = vec![Bytes::from_static(b"GIF89a picture")];
+    let result = runtime.run(RunRequest { images, ..RunRequest::new("what is it?") }).await.unwrap();
+    assert_eq!(result.text(), Some("a cat"), "{}", result.ended);
+    assert_eq!(kept.1.load(Ordering::Relaxed), 2);
+    let status = runtime.providers().await.remove(0);
+    assert_eq!((status.answered, status.failed), (1, 0));
 }
 
 /// What each model call's start says of its prefix.

@@ -157,7 +157,7 @@ fn others<'a>(
 
 const fn is_open(standing: Standing) -> bool {
     match standing {
-        Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Probing => true,
+        Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Starting | Standing::Probing => true,
         Standing::Held(_) | Standing::Shut(_) | Standing::Absent => false,
     }
 }

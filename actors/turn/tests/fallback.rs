@@ -72,7 +72,7 @@ fn check_outlook(class: FailureClass, links: &[Standing], expect: Option<(u64, O
 
 #[test]
 fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
-    use Standing::{Absent, Free, Full, Probing};
+    use Standing::{Absent, Free, Full, Probing, Starting};
     let at = |ms| Timestamp(1_000_000).plus_ms(ms);
     let (held, shut) = (Standing::Held(at(7_000)), Standing::Shut(at(60_000)));
     let limited = |ms| FailureClass::RateLimited { retry_after_ms: Some(ms), reset_at: None };
@@ -80,6 +80,7 @@ fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
     check_outlook(limited(90_000), &[shut, Free, Free], Some((0, Some(1))));
     check_outlook(limited(90_000), &[shut, shut, Full], Some((0, Some(2))));
     check_outlook(limited(90_000), &[shut, held, Probing], Some((0, Some(2))));
+    check_outlook(limited(90_000), &[shut, held, Starting], Some((0, Some(2))));
     check_outlook(limited(3_000), &[shut, Free, Free], Some((3_000, None)));
     // Nobody can be asked: whoever can be first is waited for.
     check_outlook(limited(90_000), &[shut, held, shut], Some((7_000, None)));
