@@ -110,6 +110,11 @@ impl<'a> Returned<'a> {
         returned
     }
 
+    /// Whether nothing is.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.reasoning.is_none() && self.details.is_none() && self.extras.is_empty()
+    }
+
     /// What the call with this number came with.
     pub(super) fn extra(&self, call: usize) -> Option<&'a Value> {
         self.extras.iter().find(|(n, _)| usize::try_from(*n) == Ok(call)).map(|(_, extra)| *extra)
