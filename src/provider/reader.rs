@@ -200,7 +200,7 @@ impl<'a, D: Draft> Events<'a, D> {
 }
 
 /// Reads JSON; bytes that are no UTF-8 and half surrogates are made visible, and nothing else is lost for them.
-pub(super) fn with_json<'a, J: Deserialize<'a>, T>(
+pub(crate) fn with_json<'a, J: Deserialize<'a>, T>(
     data: &'a [u8],
     lossy: &'a mut String,
     take: impl FnOnce(J) -> T,
