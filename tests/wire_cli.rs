@@ -164,11 +164,15 @@ fn conversation(steps: usize) -> Value {
 fn encode_prints_the_request() {
     let world = World::new();
     for wire in WIRES {
+        fs::write(world.work().join("c.json"), conversation(2).to_string()).unwrap();
         let encode = |file: &Value, more: &[&str]| {
             fs::write(world.work().join("c.json"), file.to_string()).unwrap();
             let args = ["wire", "encode", "--format", wire.name, "--cache", "off", "c.json"];
             world.ok(&[&args[..], more].concat())
         };
+        for cache in ["off", "5m", "1h"] {
+            world.ok(&["wire", "encode", "--format", wire.name, "--cache", cache, "c.json"]);
+        }
         let request = encode(&conversation(2), &["--model", "other"]);
         let json: Value = serde_json::from_str(&request).unwrap();
         assert_eq!(json["model"], "other", "{request}");

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 
@@ -159,16 +159,56 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
                 Ok(Maybe(None))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Maybe<T>, A::Error> {
-                T::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(|value| Maybe(Some(value)))
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Maybe<T>, E> {
+                Ok(Maybe(None))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Maybe<T>, A::Error> {
-                T::deserialize(de::value::MapAccessDeserializer::new(map)).map(|value| Maybe(Some(value)))
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Maybe<T>, E> {
+                Ok(Maybe(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Maybe<T>, A::Error> {
+                let value = T::deserialize(de::value::SeqAccessDeserializer::new(&mut seq))?;
+                // An object takes as many as it has fields.
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Maybe(Some(value)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Maybe<T>, A::Error> {
+                let mut begun = false;
+                let watched = Watched { map: &mut map, begun: &mut begun };
+                match T::deserialize(de::value::MapAccessDeserializer::new(watched)) {
+                    Ok(value) => Ok(Maybe(Some(value))),
+                    Err(error) if begun => Err(error),
+                    // No object was wanted.
+                    Err(_) => {
+                        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                        Ok(Maybe(None))
+                    }
+                }
             }
         }
 
         from.deserialize_any(MaybeVisitor(std::marker::PhantomData))
+    }
+}
+
+/// An object, and whether something has been read of it.
+struct Watched<'a, A> {
+    map: &'a mut A,
+    begun: &'a mut bool,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watched<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        *self.begun = true;
+        self.map.next_key_seed(seed)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
     }
 }
 

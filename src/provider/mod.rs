@@ -22,6 +22,7 @@ pub use self::http::{
 };
 pub use credential::{Carried, Credential, Fetch, Fetched, NoKey};
 pub use rates::rate_info;
+pub(crate) use reader::with_json;
 pub use wire::{Decoder, Progress, WireFormat, Writing, encode_pictures};
 
 /// A wire format, as configuration names it.

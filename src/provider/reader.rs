@@ -101,11 +101,9 @@ impl<D: Draft> Decoder for Reader<D> {
             Body::Events { parser, begin } => {
                 keep(begin, bytes);
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
-                parser
-                    .push(bytes, |event| events.take(event.data))
-                    .map_err(|error| cut(&error.to_string()))?;
+                let parsed = parser.push(bytes, |event| events.take(event.data));
                 self.any |= events.any;
-                events.result
+                events.end(parsed)
             }
             Body::Json(body) if body.len() + bytes.len() > MAX_BODY => {
                 Err(cut(&format!("the response is larger than {MAX_BODY} bytes")))
@@ -136,18 +134,13 @@ impl<D: Draft> Decoder for Reader<D> {
             Body::Json(body) => return whole(self.draft, &body, deltas),
             Body::Events { parser, begin } => {
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
-                let flushed = parser.finish(|event| events.take(event.data));
-                let result = flushed.map_err(|error| cut(&error.to_string())).and(events.result);
+                let parsed = parser.finish(|event| events.take(event.data));
                 self.any |= events.any;
+                let result = events.end(parsed);
                 if !self.any {
                     return Err(no_api("no event stream", &begin));
                 }
-                // Half an event behind the finish reason costs no more than the usage.
-                if let Err(failure) = result
-                    && !(self.is_whole() && failure.class == FailureClass::Cut)
-                {
-                    return Err(failure);
-                }
+                result?;
             }
         }
         if !self.is_whole() {
@@ -179,18 +172,35 @@ impl<'a, D: Draft> Events<'a, D> {
             return;
         }
         self.any = true;
-        let before = *before;
+        let (before, was_whole) = (*before, self.draft.is_whole());
         let result = if data == b"[DONE]" { Ok(Progress::Done) } else { self.draft.event(data, self.deltas) };
+        let result = match result {
+            // What makes no sense behind the finish reason, as half an event, costs no more than the usage.
+            Err(failure) if was_whole && failure.class == FailureClass::Cut => Ok(Progress::Done),
+            result => result,
+        };
         *self.done = matches!(result, Ok(Progress::Done));
         self.result = match result {
             Ok(Progress::Quiet) => Ok(before),
             Ok(Progress::Content | Progress::Done) | Err(_) => result,
         };
     }
+
+    /// What they brought, and the parser's word on them.
+    fn end(self, parsed: Result<(), sse::TooLarge>) -> Result<Progress, Failure> {
+        match parsed {
+            Err(_) if self.result.is_ok() && self.draft.is_whole() => {
+                *self.done = true;
+                Ok(Progress::Done)
+            }
+            Err(error) => self.result.and(Err(cut(&error.to_string()))),
+            Ok(()) => self.result,
+        }
+    }
 }
 
-/// Reads JSON; bytes that are no UTF-8 are made visible, and nothing else is lost for them.
-pub(super) fn with_json<'a, J: Deserialize<'a>, T>(
+/// Reads JSON; bytes that are no UTF-8 and half surrogates are made visible, and nothing else is lost for them.
+pub(crate) fn with_json<'a, J: Deserialize<'a>, T>(
     data: &'a [u8],
     lossy: &'a mut String,
     take: impl FnOnce(J) -> T,
@@ -199,11 +209,37 @@ pub(super) fn with_json<'a, J: Deserialize<'a>, T>(
         Ok(json) => return Ok(take(json)),
         Err(error) => error,
     };
-    if std::str::from_utf8(data).is_ok() {
+    *lossy = String::from_utf8_lossy(data).into_owned();
+    replace_half_surrogates(lossy);
+    if lossy.as_bytes() == data {
         return Err(error);
     }
-    *lossy = String::from_utf8_lossy(data).into_owned();
     serde_json::from_str(lossy).map(take)
+}
+
+/// Puts `\ufffd` in place of every escape of a surrogate that has no other half.
+fn replace_half_surrogates(json: &mut String) {
+    let surrogate = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok().filter(|unit| (0xd800..0xe000).contains(unit))
+    };
+    let mut halves = Vec::new();
+    let mut at = 0;
+    while let Some(found) = json[at..].find('\\') {
+        at += found;
+        at += match (surrogate(at), surrogate(at + 6)) {
+            (Some(..0xdc00), Some(0xdc00..)) => 12,
+            (Some(_), _) => {
+                halves.push(at);
+                6
+            }
+            // An escaped backslash begins no escape. What follows one in a broken text may be no ASCII.
+            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+    }
+    for at in halves {
+        json.replace_range(at..at + 6, "\\ufffd");
+    }
 }
 
 /// An event that is no JSON, or JSON of another shape.

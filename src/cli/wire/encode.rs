@@ -38,7 +38,9 @@ pub(super) struct EncodeArgs {
 enum Cache {
     Off,
     #[default]
+    #[value(name = "5m")]
     Short,
+    #[value(name = "1h")]
     Long,
 }
 

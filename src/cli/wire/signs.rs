@@ -3,7 +3,7 @@
 use http::{HeaderMap, header};
 use serde_json::Value;
 
-use crate::provider::sse;
+use crate::provider::{sse, with_json};
 
 /// What came, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,7 +38,8 @@ pub(super) struct Signs {
 impl Signs {
     /// The signs of a body under status 200.
     pub(super) fn of(body: &[u8]) -> Self {
-        let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
+        let begin = body.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
+        let body = &body[begin.unwrap_or(body.len())..];
         let mut signs = Self::default();
         match body.first() {
             None | Some(b'<') => {}
@@ -66,7 +67,7 @@ impl Signs {
     }
 
     fn look(&mut self, json: &[u8]) {
-        let Ok(value) = serde_json::from_slice::<Value>(json) else { return };
+        let Ok(value) = with_json(json, &mut String::new(), |value: Value| value) else { return };
         let field = |name: &str| value.get(name).filter(|value| !value.is_null());
         let response =
             field("response").or_else(|| Some(&value).filter(|_| is(&value, "object", "response")));
@@ -125,6 +126,7 @@ mod tests {
             check(body, Shape::Neither, None, None);
         }
         check("\u{feff} {\"a\":1}", Shape::Document, None, None);
+        check("\n\u{feff}\u{feff}{\"a\":1}", Shape::Document, None, None);
         check("{\"a\":", Shape::Document, None, None);
         check("data: {}\n\n", Shape::Events, None, None);
         check(": first a comment\n\ndata: [DONE]", Shape::Events, None, None);
@@ -147,6 +149,14 @@ mod tests {
         let incomplete =
             r#"{"response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}"#;
         check(incomplete, Some("max_output_tokens"));
+    }
+
+    #[test]
+    fn a_text_that_is_none_does_not_hide_the_end() {
+        let body = |text: &[u8]| [&b"{\"text\":\""[..], text, b"\",\"stop_reason\":\"end_turn\"}"].concat();
+        for text in [&b"\xff"[..], br"\ud83d"] {
+            assert_eq!(Signs::of(&body(text)).stop.as_deref(), Some("end_turn"));
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 use hermod_actors::model::ToolCall;
 use serde_json::Value;
 
-use super::chunk::{CallDelta, Function};
+use super::{
+    chunk::{CallDelta, Function},
+    kept::cost,
+};
 use crate::provider::{
     ids::make_distinct,
     loose::{Loose, Maybe, is_object},
@@ -25,6 +28,13 @@ struct Slot {
     extra: Option<Value>,
 }
 
+impl Slot {
+    /// Whether it is more than the blanks that some vendors fill the field with.
+    fn is_call(&self) -> bool {
+        !self.call.name.is_empty() || !self.call.arguments.is_empty()
+    }
+}
+
 /// More calls than [`MAX_CALLS`].
 #[derive(Debug)]
 pub(super) struct TooMany;
@@ -35,11 +45,15 @@ impl Calls {
         let function = delta.function.0.or(delta.custom.0).unwrap_or_default();
         let id = delta.id.into_text();
         let at = self.slot(delta.index.count(), &id, &function)?;
+        let mut size = 0;
         if delta.extra_content != Loose::Nothing {
-            self.slots[at].extra = Some(delta.extra_content.into_value());
+            let extra = delta.extra_content.into_value();
+            size += cost(&extra);
+            self.slots[at].extra = Some(extra);
         }
         let call = &mut self.slots[at].call;
         if call.id.is_empty() {
+            size += cost(&id);
             call.id = id;
         }
         // The name comes whole, in pieces, or whole with every piece.
@@ -55,7 +69,7 @@ impl Calls {
             Loose::Text(text) => call.arguments.push_str(&text),
             Loose::Other(value) => call.arguments.push_str(&value.to_string()),
         }
-        Ok(name.len() + call.arguments.len() - before)
+        Ok(size + name.len() + call.arguments.len() - before)
     }
 
     /// Takes a piece of the one call that the old field `function_call` can carry.
@@ -90,15 +104,15 @@ impl Calls {
         Ok(self.slots.len() - 1)
     }
 
-    /// Whether all arguments are whole, as far as one can see.
+    /// Whether the arguments of all calls have come whole. Empty ones may be those of which nothing has come.
     pub(super) fn look_whole(&self) -> bool {
-        self.slots.iter().all(|slot| slot.call.arguments.trim().is_empty() || is_object(&slot.call.arguments))
+        self.slots.iter().filter(|slot| slot.is_call()).all(|slot| is_object(&slot.call.arguments))
     }
 
     /// The calls in the order in which they began, each with an id of its own. What has neither name nor arguments is
     /// no call: some vendors fill the field with blanks. Beside them, by number, what some came with.
     pub(super) fn finish(mut self) -> (Vec<ToolCall>, Vec<(usize, Value)>) {
-        self.slots.retain(|Slot { call, .. }| !call.name.is_empty() || !call.arguments.is_empty());
+        self.slots.retain(Slot::is_call);
         let extra = |(n, slot): (usize, &mut Slot)| slot.extra.take().map(|extra| (n, extra));
         let extras = self.slots.iter_mut().enumerate().filter_map(extra).collect();
         let mut calls: Vec<ToolCall> = self.slots.into_iter().map(|slot| slot.call).collect();

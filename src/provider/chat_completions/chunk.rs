@@ -7,7 +7,7 @@ use crate::provider::loose::{Loose, Maybe};
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
-    pub(super) choices: Maybe<Vec<Choice<'a>>>,
+    pub(super) choices: Maybe<Vec<Maybe<Choice<'a>>>>,
     pub(super) usage: Maybe<UsageFields<'a>>,
     /// An error in place of the rest, under status 200.
     pub(super) error: Loose<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Delta<'a> {
     pub(super) reasoning: Loose<'a>,
     pub(super) reasoning_details: Maybe<Vec<Value>>,
     pub(super) refusal: Loose<'a>,
-    pub(super) tool_calls: Maybe<Vec<CallDelta<'a>>>,
+    pub(super) tool_calls: Maybe<Vec<Maybe<CallDelta<'a>>>>,
     /// What `tool_calls` was before 2024.
     pub(super) function_call: Maybe<Function<'a>>,
 }

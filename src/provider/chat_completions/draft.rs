@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     calls::{Calls, MAX_CALLS, TooMany},
     chunk::{Choice, Chunk, Delta, UsageFields},
-    kept::Kept,
+    kept::{self, Kept, MAX_DETAILS},
 };
 use crate::provider::{
     failure::failure_in_stream,
@@ -74,7 +74,7 @@ impl reader::Draft for Draft {
     fn document(&mut self, body: &[u8], deltas: &dyn Deltas) -> Result<bool, Unread> {
         let taken = with_json(body, &mut String::new(), |mut chunk: Chunk<'_>| {
             // Some vendors send an empty delta beside the message, also when nothing is streamed.
-            for choice in chunk.choices.0.iter_mut().flatten() {
+            for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
                 choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
             }
             let answers = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
@@ -118,7 +118,7 @@ impl Draft {
         if let Some(usage) = chunk.usage.0 {
             self.take_usage(&usage);
         }
-        for choice in chunk.choices.0.unwrap_or_default() {
+        for choice in chunk.choices.0.unwrap_or_default().into_iter().filter_map(|choice| choice.0) {
             // Only one answer was asked for; where several come, the first is it.
             if choice.index.count().unwrap_or(0) == 0 {
                 self.take_choice(choice, deltas)?;
@@ -151,7 +151,13 @@ impl Draft {
             self.kept.field(field);
             self.said.reasoning(text.text(), deltas);
         }
-        self.size += self.kept.details(delta.reasoning_details.0.unwrap_or_default());
+        let details = self.kept.details(delta.reasoning_details.0.unwrap_or_default());
+        self.size += details.map_err(|kept::TooMany| {
+            Failure::new(
+                FailureClass::Cut,
+                format!("the answer has more than {MAX_DETAILS} reasoning details"),
+            )
+        })?;
         match delta.content {
             Loose::Nothing => {}
             Loose::Text(text) => self.take_text(&text, deltas),
@@ -164,7 +170,7 @@ impl Draft {
         }
         self.size += delta.refusal.text().len();
         self.refusal.push_str(delta.refusal.text());
-        for call in delta.tool_calls.0.unwrap_or_default() {
+        for call in delta.tool_calls.0.unwrap_or_default().into_iter().filter_map(|call| call.0) {
             self.size += CALL_BYTES + self.calls.push(call).map_err(too_many)?;
         }
         if let Some(function) = delta.function_call.0 {
@@ -228,6 +234,7 @@ impl Draft {
     fn end(mut self, deltas: &dyn Deltas) -> Result<Answer, Failure> {
         let said = &mut self.said;
         self.splitter.finish(&mut |piece| said.piece(piece, deltas));
+        // Some vendors give calls no finish reason.
         if self.finish.is_none() && !self.calls.look_whole() {
             let message = "the stream ended without a finish reason, in the middle of a tool call";
             return Err(Failure::new(FailureClass::Cut, message));

@@ -1,12 +1,15 @@
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{AssistantMessage, Image, Message, Origin, Thinking, ToolCall, ToolSpec},
+    model::{AssistantMessage, Content, Hash, Image, Message, Thinking, ThinkingStyle, ToolCall, ToolSpec},
     port::{Encoder, Head, ModelRequest, Segments},
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::kept::Returned;
 
@@ -24,30 +27,78 @@ pub enum Vendor {
     Any,
     /// OpenAI itself: `max_completion_tokens`, and a key for its cache.
     OpenAi,
+    /// OpenAI's models at Azure: `max_completion_tokens`.
+    Azure,
+    /// Mistral: ids of calls have nine letters or digits.
+    Mistral,
 }
 
 impl Vendor {
+    /// The vendor at this host.
+    pub fn of(host: &str) -> Self {
+        match host {
+            "api.openai.com" => Self::OpenAi,
+            "api.mistral.ai" => Self::Mistral,
+            _ if host.ends_with(".api.openai.com") => Self::OpenAi,
+            _ if host.ends_with(".openai.azure.com") => Self::Azure,
+            _ => Self::Any,
+        }
+    }
+
     const fn max_tokens(self) -> &'static str {
         match self {
-            Self::Any => "max_tokens",
-            Self::OpenAi => "max_completion_tokens",
+            Self::Any | Self::Mistral => "max_tokens",
+            Self::OpenAi | Self::Azure => "max_completion_tokens",
+        }
+    }
+
+    /// The id of a call as the vendor takes it, the same in its result.
+    fn id(self, id: &str) -> Cow<'_, str> {
+        match self {
+            Self::Any | Self::OpenAi | Self::Azure => wire_name(id, ID),
+            Self::Mistral => {
+                let mut hash = Hash::of(id.as_bytes()).to_string();
+                hash.truncate(MISTRAL_ID);
+                Cow::Owned(hash)
+            }
         }
     }
 }
 
 /// Characters that the name of a tool may have.
 const NAME: usize = 64;
+/// Characters that the id of a call may have.
+const ID: usize = 40;
+/// Characters that it has for Mistral.
+const MISTRAL_ID: usize = 9;
+
+/// What stands for the reasoning of calls that another model made: without it these vendors refuse the request.
+const NO_REASONING: &str = ".";
+/// What stands for the signature that Gemini wants to see at calls which another model made.
+static NO_SIGNATURE: LazyLock<Value> =
+    LazyLock::new(|| json!({"google": {"thought_signature": "skip_thought_signature_validator"}}));
 
 /// Writes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ChatEncoder {
+    vendor: Vendor,
     writing: Writing,
 }
 
 impl ChatEncoder {
     /// An encoder for one model.
-    pub const fn new(writing: Writing) -> Self {
-        Self { writing }
+    pub const fn new(vendor: Vendor, writing: Writing) -> Self {
+        Self { vendor, writing }
+    }
+
+    /// The text of a result; for a model that sees no pictures with what it reads in their place.
+    fn told(&self, content: &Content) -> Arc<str> {
+        let mut text = content.whole();
+        for image in content.images.iter().filter(|_| !self.writing.sees) {
+            let line = if text.is_empty() { "" } else { "\n" };
+            text = format!("{text}{line}{}", unseen(image)).into();
+        }
+        text
     }
 
     /// `{"role":ROLE,"content":TEXT…}`, or with a list of parts where there are pictures.
@@ -109,15 +160,15 @@ impl Encoder for ChatEncoder {
                     self.said(&WireMessage::said("user", &content.whole()), &content.images, to);
                 }
                 Message::Assistant(answer) => {
-                    to.push(json(&WireMessage::assistant(answer, &self.writing.origin)));
+                    to.push(json(&WireMessage::assistant(answer, self)));
                 }
                 Message::Tool { call, name: _, content } => {
-                    let whole = content.whole();
+                    let whole = self.told(content);
                     to.push(json(&WireMessage {
-                        tool_call_id: Some(call),
+                        tool_call_id: Some(&self.vendor.id(call)),
                         ..WireMessage::said("tool", &whole)
                     }));
-                    shown.extend_from_slice(&content.images);
+                    shown.extend(content.images.iter().filter(|_| self.writing.sees).cloned());
                 }
             }
             let is_last = !matches!(messages.get(n + 1), Some(Message::Tool { .. }));
@@ -137,7 +188,7 @@ pub(super) fn body(vendor: Vendor, request: ModelRequest) -> Vec<Bytes> {
     let (field, limit) = (vendor.max_tokens(), request.max_tokens);
     let fixed = format!(r#","{field}":{limit},"stream":true,"stream_options":{{"include_usage":true}},"#);
     begin.extend_from_slice(fixed.as_bytes());
-    if let Some(thinking) = request.thinking {
+    if let Some(thinking) = request.thinking.filter(|thinking| thinking.style != ThinkingStyle::None) {
         let effort = format!(r#""reasoning_effort":"{}","#, effort(thinking.level));
         begin.extend_from_slice(effort.as_bytes());
     }
@@ -197,16 +248,26 @@ impl<'a> WireMessage<'a> {
         }
     }
 
-    fn assistant(answer: &'a AssistantMessage, origin: &Origin) -> Self {
-        let returned = Returned::of(answer, origin);
+    fn assistant(answer: &'a AssistantMessage, encoder: &ChatEncoder) -> Self {
+        let ChatEncoder { vendor, writing } = encoder;
+        let returned = Returned::of(answer, &writing.origin);
+        let model = writing.origin.model.to_ascii_lowercase();
+        let is_foreign = |names: &[&str]| {
+            !answer.calls.is_empty() && returned.is_empty() && names.iter().any(|name| model.contains(name))
+        };
+        let no_reasoning = is_foreign(&["kimi-k2", "deepseek"]).then_some(NO_REASONING);
+        let no_signature = is_foreign(&["gemini-3"]).then_some(&*NO_SIGNATURE);
         let reasoning =
             |field: &str| returned.reasoning.filter(|(name, _)| *name == field).map(|(_, text)| text);
-        let calls = answer.calls.iter().enumerate().map(|(n, call)| WireCall::of(call, returned.extra(n)));
+        let calls = answer.calls.iter().enumerate().map(|(n, call)| {
+            let extra = returned.extra(n).or(no_signature.filter(|_| n == 0));
+            WireCall::of(*vendor, call, extra)
+        });
         Self {
             // Only an answer without text that calls tools may be null.
             content: (!answer.text.is_empty() || answer.calls.is_empty()).then_some(&answer.text),
             tool_calls: calls.collect(),
-            reasoning_content: reasoning("reasoning_content"),
+            reasoning_content: reasoning("reasoning_content").or(no_reasoning),
             reasoning: reasoning("reasoning"),
             reasoning_details: returned.details,
             ..Self::said("assistant", "")
@@ -216,7 +277,7 @@ impl<'a> WireMessage<'a> {
 
 #[derive(Serialize)]
 struct WireCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: WireFunction<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,11 +291,11 @@ struct WireFunction<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
+    fn of(vendor: Vendor, call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
         // Servers parse the arguments of earlier calls and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
         let function = WireFunction { name: wire_name(&call.name, NAME), arguments };
-        Self { id: &call.id, r#type: "function", function, extra_content }
+        Self { id: vendor.id(&call.id), r#type: "function", function, extra_content }
     }
 }
 

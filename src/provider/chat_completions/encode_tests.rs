@@ -70,7 +70,7 @@ fn origin(model: &str) -> Arc<Origin> {
 }
 
 fn encoder() -> ChatEncoder {
-    ChatEncoder::new(Writing { origin: origin("m"), sees: true })
+    ChatEncoder::new(Vendor::Any, Writing { origin: origin("m"), sees: true })
 }
 
 fn assemble(vendor: Vendor, system: &str, tools: &[ToolSpec], messages: Segments) -> Vec<u8> {
@@ -113,14 +113,27 @@ fn a_body_without_messages_is_json() {
 
 #[test]
 fn the_limit_has_the_vendors_name() {
-    let body = assemble(Vendor::OpenAi, "", &[], Segments::default());
-    let found: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!((&found["max_completion_tokens"], found.get("max_tokens")), (&json!(7), None));
+    let check = |host: &str, field: &str| {
+        let body = assemble(Vendor::of(host), "", &[], Segments::default());
+        let found: Value = serde_json::from_slice(&body).unwrap();
+        let names = ["max_completion_tokens", "max_tokens"];
+        assert_eq!(found[field], 7, "{host}");
+        assert_eq!(names.iter().filter(|name| found.get(**name).is_some()).count(), 1, "{host}");
+    };
+    for host in ["api.openai.com", "eu.api.openai.com", "my.openai.azure.com"] {
+        check(host, "max_completion_tokens");
+    }
+    for host in ["", "notapi.openai.com", "api.mistral.ai", "localhost"] {
+        check(host, "max_tokens");
+    }
 }
 
 /// What these messages become.
 fn written(messages: &[Message], sees: bool) -> Value {
-    let encoder = ChatEncoder::new(Writing { origin: origin("m"), sees });
+    written_by(&ChatEncoder::new(Vendor::Any, Writing { origin: origin("m"), sees }), messages)
+}
+
+fn written_by(encoder: &ChatEncoder, messages: &[Message]) -> Value {
     let mut segments = Segments::default();
     encoder.messages(messages, &mut segments);
     let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"UElD"))]);
@@ -168,8 +181,10 @@ fn pictures_stand_where_they_belong() {
     // Behind all results, because no server takes them within one.
     let acted = [asks("a", None), result("a", Content::new("r", [picture()]))];
     let behind = json!({"role": "user", "content": [text("[The pictures that the tools returned:]"), shown]});
-    let written = written(&acted, true);
-    assert_eq!((written[1]["content"].clone(), written[2].clone()), (json!("r"), behind));
+    let seen = written(&acted, true);
+    assert_eq!((seen[1]["content"].clone(), seen[2].clone()), (json!("r"), behind));
+    let unseen = written(&acted, false);
+    assert_eq!((&unseen[1]["content"], unseen.get(2)), (&json!(format!("r\n{told}")), None));
 }
 
 #[test]
@@ -215,8 +230,11 @@ fn a_level_of_thinking_is_told_as_effort() {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["reasoning_effort"], effort);
     }
-    let none: Value = serde_json::from_slice(&body(Vendor::Any, request()).concat()).unwrap();
-    assert_eq!(none.get("reasoning_effort"), None);
+    for thinking in [None, Some(ThinkingRequest { level: Thinking::High, style: ThinkingStyle::None })] {
+        let body = body(Vendor::Any, ModelRequest { thinking, ..request() }).concat();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body.get("reasoning_effort"), None);
+    }
 }
 
 #[test]
@@ -227,4 +245,49 @@ fn the_vendor_itself_is_told_the_session_for_its_cache() {
     };
     assert_eq!(key(Vendor::OpenAi), Some(json!(SessionId::from_bits(1).to_string())));
     assert_eq!(key(Vendor::Any), None);
+}
+
+#[test]
+fn an_id_is_one_that_the_vendor_takes_and_the_same_in_the_result() {
+    let check = |host: &str, id: &str, is_right: &dyn Fn(&str) -> bool| {
+        let encoder = ChatEncoder::new(Vendor::of(host), Writing { origin: origin("m"), sees: true });
+        let written = written_by(&encoder, &[asks(id, None), result(id, "r".into())]);
+        let called = written[0]["tool_calls"][0]["id"].as_str().unwrap();
+        assert!(is_right(called), "{host}: {called}");
+        assert_eq!(written[1]["tool_call_id"], called);
+    };
+    let longest = "x".repeat(40);
+    for id in ["a", "call_0-B", &longest] {
+        check("", id, &|called| called == id);
+    }
+    for id in ["x".repeat(41), "functions.read:0".into(), "ü".into()] {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+        check("", &id, &|called| called.len() <= 40 && called.bytes().all(is_plain));
+    }
+    for id in ["a", "toolu_0123456789", "abcdefghi"] {
+        check("api.mistral.ai", id, &|called| {
+            called.len() == 9 && called.bytes().all(|b| b.is_ascii_alphanumeric())
+        });
+    }
+}
+
+#[test]
+fn calls_of_another_model_have_what_a_thinking_model_wants_to_see() {
+    let check = |model: &str, opaque: Option<Opaque>, expected: [Value; 2]| {
+        let encoder = ChatEncoder::new(Vendor::Any, Writing { origin: origin(model), sees: true });
+        let written = written_by(&encoder, &[asks("a", opaque), result("a", "r".into())]);
+        let found = [&written[0]["reasoning_content"], &written[0]["tool_calls"][0]["extra_content"]];
+        assert_eq!(found.map(Clone::clone), expected, "{model}");
+    };
+    let skipped = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
+    let other = || Some(Opaque { origin: origin("other"), parts: vec![json!({"field": "reasoning"})] });
+    check("moonshotai/Kimi-K2-Thinking", None, [json!("."), Value::Null]);
+    check("deepseek-chat", other(), [json!("."), Value::Null]);
+    check("gemini-3-pro", other(), [Value::Null, skipped]);
+    check("gemini-2.5-pro", other(), [Value::Null, Value::Null]);
+    let own = |model: &str, part: Value| Some(Opaque { origin: origin(model), parts: vec![part] });
+    let thought = own("kimi-k2", json!({"field": "reasoning_content"}));
+    check("kimi-k2", thought, [json!("thought"), Value::Null]);
+    let signed = own("gemini-3", json!({"call": 0, "extra_content": 1}));
+    check("gemini-3", signed, [Value::Null, json!(1)]);
 }

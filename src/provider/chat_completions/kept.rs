@@ -1,13 +1,28 @@
 //! What a vendor wants to see again with the calls of its answer, in the fields that it came in.
 
 use hermod_actors::model::{AssistantMessage, Opaque, Origin};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// The fields that carry reasoning as text.
 const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
+/// Details that one answer may have.
+pub(super) const MAX_DETAILS: usize = 1_024;
+/// What a value that is kept costs at least.
+const VALUE_BYTES: usize = 64;
 /// The texts of a detail that comes in pieces.
 const PIECES: [&str; 3] = ["text", "summary", "signature"];
+
+/// More details than [`MAX_DETAILS`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+/// Bytes that a value costs which is kept.
+pub(super) fn cost(value: &impl Serialize) -> usize {
+    // Infallible: values with string keys.
+    VALUE_BYTES + serde_json::to_vec(value).map_or(0, |json| json.len())
+}
 
 /// State that is not for people, as it comes in.
 #[derive(Debug, Clone, Default)]
@@ -24,23 +39,24 @@ impl Kept {
     }
 
     /// Takes `reasoning_details`; tells how many bytes that added.
-    pub(super) fn details(&mut self, details: Vec<Value>) -> usize {
+    pub(super) fn details(&mut self, details: Vec<Value>) -> Result<usize, TooMany> {
         details.into_iter().map(|detail| self.detail(detail)).sum()
     }
 
     /// A detail, or a piece of the one before it.
-    fn detail(&mut self, detail: Value) -> usize {
-        let Value::Object(detail) = detail else { return 0 };
-        let size = detail.values().filter_map(Value::as_str).map(str::len).sum();
+    fn detail(&mut self, detail: Value) -> Result<usize, TooMany> {
+        let Value::Object(detail) = detail else { return Ok(0) };
+        let (size, is_full) = (cost(&detail), self.details.len() == MAX_DETAILS);
         let continues = |last: &Map<String, Value>| {
             let same = |key: &str| last.get(key) == detail.get(key);
             same("index") && same("type") && !detail.contains_key("data") && detail.contains_key("index")
         };
         match self.details.last_mut() {
             Some(Value::Object(last)) if continues(last) => join(last, detail),
+            Some(_) | None if is_full => return Err(TooMany),
             Some(_) | None => self.details.push(Value::Object(detail)),
         }
-        size
+        Ok(size)
     }
 
     /// What is to be sent back with an answer that asks for calls; `extras` are what some of them came with.
@@ -94,6 +110,11 @@ impl<'a> Returned<'a> {
         returned
     }
 
+    /// Whether nothing is.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.reasoning.is_none() && self.details.is_none() && self.extras.is_empty()
+    }
+
     /// What the call with this number came with.
     pub(super) fn extra(&self, call: usize) -> Option<&'a Value> {
         self.extras.iter().find(|(n, _)| usize::try_from(*n) == Ok(call)).map(|(_, extra)| *extra)
@@ -107,7 +128,7 @@ mod tests {
     #[track_caller]
     fn check(details: Vec<Value>, expect: &[Value]) {
         let mut kept = Kept::default();
-        kept.details(details);
+        kept.details(details).unwrap();
         assert_eq!(kept.details, expect);
     }
 
@@ -124,5 +145,13 @@ mod tests {
         check(vec![summary(0), summary(1), json!("no detail")], &[summary(0), summary(1)]);
         let unnumbered = json!({"type": "reasoning.text", "text": "a"});
         check(vec![unnumbered.clone(), unnumbered.clone()], &[unnumbered.clone(), unnumbered]);
+    }
+    #[test]
+    fn what_is_kept_is_counted_and_bounded() {
+        let deep = json!({"data": [["x".repeat(1_000)]]});
+        let mut kept = Kept::default();
+        assert!(kept.details(vec![deep]).unwrap() > 1_000);
+        assert!(kept.details(vec![json!({}); MAX_DETAILS - 1]).unwrap() > 64_000);
+        assert_eq!(kept.details(vec![json!({})]), Err(TooMany));
     }
 }

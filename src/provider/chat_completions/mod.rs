@@ -41,7 +41,7 @@ pub struct ChatCompletions {
 impl ChatCompletions {
     /// The dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
-        Self { vendor: if dialect.host == "api.openai.com" { Vendor::OpenAi } else { Vendor::Any } }
+        Self { vendor: Vendor::of(&dialect.host) }
     }
 }
 
@@ -59,7 +59,7 @@ impl WireFormat for ChatCompletions {
     }
 
     fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
-        Arc::new(ChatEncoder::new(writing))
+        Arc::new(ChatEncoder::new(self.vendor, writing))
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {

@@ -185,8 +185,10 @@ fn a_stream_without_an_end_is_cut() {
     cut("data: {\"choices\":[{\"delta\":{\"con");
     cut("{\"choices\":[{\"message\":{\"con");
     cut("data: what\n\n");
-    let call = json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{\"x"}}]});
-    cut(&(stream(&[delta(call)]) + "data: [DONE]\n\n"));
+    for arguments in ["", " ", "{\"x"] {
+        let call = json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": arguments}}]});
+        cut(&(stream(&[delta(call)]) + "data: [DONE]\n\n"));
+    }
 }
 
 #[test]
@@ -195,6 +197,30 @@ fn an_end_may_be_marked_in_one_way_only() {
     assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, Finish::Stop);
     let body = stream(&[finish("length")]) + "data: {\"usage\":{\"pro";
     assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, Finish::Length);
+}
+
+#[test]
+fn an_odd_event_does_not_cost_the_answer() {
+    let check = |odd: &str| {
+        let said = r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#;
+        let end = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#;
+        let body = format!("data: {said}\n\ndata: {odd}\n\ndata: {end}\n\n");
+        let answer = decode_in_all_ways(body.as_bytes()).unwrap();
+        assert_eq!((&*answer.message.text, answer.finish), ("a", Finish::Length), "{odd}");
+    };
+    let any = ["-1", "1.5", "1", "true", "\"x\"", "null", "{}", "{\"x\":[{}]}", "[]", "[null,-1,{}]"];
+    for odd in any {
+        check(&format!(r#"{{"usage":{odd},"choices":[]}}"#));
+        check(&format!(r#"{{"choices":{odd}}}"#));
+        check(&format!(r#"{{"choices":[{{"delta":{odd}}}]}}"#));
+        check(&format!(r#"{{"choices":[{{"delta":{{"tool_calls":{odd},"reasoning_details":{odd}}}}}]}}"#));
+    }
+    // Behind the end, nothing does.
+    let body = stream(&[delta(json!({"content": "a"})), finish("stop")]);
+    for odd in ["data: what\n\n", "data: {\"choices\":[{\"delta\":{\"content\":1}\n\n"] {
+        let body = format!("{body}{odd}{}", stream(&[delta(json!({"content": "b"}))]));
+        assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().message.text, "a");
+    }
 }
 
 #[test]
@@ -229,12 +255,31 @@ fn an_answer_has_a_limit() {
     let call = |n| json!({"index": n, "id": format!("{n}"), "function": {"name": "f"}});
     let many: Vec<_> = (0..2_000).map(|n| delta(json!({"tool_calls": [call(n)]}))).collect();
     check_failure(&stream(&many), FailureClass::Cut, "more than 1024 tool calls");
+    let details = delta(json!({"reasoning_details": vec![json!({"type": "reasoning.text"}); 1_025]}));
+    check_failure(&stream(&[details]), FailureClass::Cut, "more than 1024 reasoning details");
+    let large = "x".repeat(4 << 20);
+    let id = |n: usize| json!({"index": n, "id": large, "function": {"name": "f"}});
+    let extra = |_: usize| json!({"index": 0, "extra_content": {"x": [large]}});
+    for call in [&id as &dyn Fn(usize) -> Value, &extra] {
+        let calls: Vec<_> = (0..9).map(|n| delta(json!({"tool_calls": [call(n)]}))).collect();
+        let failure = decode([stream(&calls).as_bytes()], &Shown::default()).unwrap_err();
+        assert!(failure.message.contains("larger"), "{failure}");
+    }
 }
 
 #[test]
 fn bytes_that_are_no_text_are_made_visible() {
     let body = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xffb\"},\"finish_reason\":\"stop\"}]}\n\n";
     assert_eq!(decode_in_all_ways(body).unwrap().message.text, "a\u{fffd}b");
+    let check = |escaped: &str, text: &str| {
+        let body = format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{escaped}\"}},\"finish_reason\":\"stop\"}}]}}\n\n"
+        );
+        assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().message.text, text, "{escaped}");
+    };
+    check(r"a\ud83d", "a\u{fffd}");
+    check(r"\ude00\ud83d\ud83d\ude00ü\uDBFF\n", "\u{fffd}\u{fffd}\u{1f600}ü\u{fffd}\n");
+    check(r"\ud83d\\ud83d \\\ud83d", "\u{fffd}\\ud83d \\\u{fffd}");
 }
 
 proptest! {
