@@ -93,3 +93,14 @@ fn different_tools_keep_different_names() {
         assert_eq!(back, tools.iter().map(|tool| &*tool.name).collect(), "{}", format.name);
     }
 }
+
+#[test]
+fn a_schema_that_vendors_refuse_is_made_fit_in_each_format() {
+    let parameters = serde_json::json!({"anyOf": [{"properties": {"x": {"anyOf": []}}}]});
+    let tool = ToolSpec { name: "f".into(), description: "d".into(), parameters };
+    let fit = serde_json::json!({"type": "object", "properties": {"x": {"anyOf": []}}});
+    for format in WIRES {
+        let (offered, _) = offered(format, std::slice::from_ref(&tool));
+        assert_eq!(parts(&offered[0]).2, &fit, "{}", format.name);
+    }
+}

@@ -13,6 +13,7 @@ mod names;
 mod pieces;
 mod rates;
 mod reader;
+mod schema;
 pub mod sse;
 mod think;
 mod wire;

@@ -40,6 +40,8 @@ pub(super) struct Call {
     pub(super) input: String,
     /// What came in pieces, which counts if there is any.
     pub(super) json: String,
+    /// The vendor has said that nothing follows.
+    pub(super) stopped: bool,
 }
 
 impl Text {
@@ -80,9 +82,9 @@ impl Call {
         let (id, name) = (text("id"), text("name"));
         match block.remove("input") {
             // A text is the begin of what comes in pieces.
-            Some(Value::String(json)) => Self { id, name, json, input: String::new() },
+            Some(Value::String(json)) => Self { id, name, json, ..Self::default() },
             Some(Value::Null) | None => Self { id, name, ..Self::default() },
-            Some(input) => Self { id, name, input: input.to_string(), json: String::new() },
+            Some(input) => Self { id, name, input: input.to_string(), ..Self::default() },
         }
     }
 
@@ -93,7 +95,9 @@ impl Call {
 
     /// Whether the arguments are whole, as far as one can see.
     pub(super) fn looks_whole(&self) -> bool {
-        self.arguments().trim().is_empty() || is_object(self.arguments())
+        // Every input begins as an empty object, whether or not something follows.
+        let has_come = !self.json.trim().is_empty() || !matches!(self.input.trim(), "" | "{}");
+        if has_come { is_object(self.arguments()) } else { self.stopped }
     }
 }
 

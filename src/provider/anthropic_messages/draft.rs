@@ -75,6 +75,7 @@ impl reader::Draft for Draft {
             let Some(blocks) = document.content.0 else { return Ok(false) };
             for block in blocks {
                 self.start(None, block, deltas)?;
+                self.stop(None, deltas);
             }
             self.take_usage(document.usage.0);
             self.finish = finish_of(document.stop_reason.text());
@@ -199,8 +200,10 @@ impl Draft {
 
     /// The end of a block.
     fn stop(&mut self, index: Option<u64>, deltas: &dyn Deltas) {
-        if let Some(Block::Text(text)) = self.place(index).map(|at| &mut self.blocks[at].1) {
-            text.flush(deltas);
+        match self.place(index).map(|at| &mut self.blocks[at].1) {
+            Some(Block::Text(text)) => text.flush(deltas),
+            Some(Block::Call(call)) => call.stopped = true,
+            Some(Block::Thinking { .. } | Block::Kept { .. } | Block::Ignored) | None => {}
         }
     }
 

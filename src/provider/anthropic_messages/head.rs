@@ -2,16 +2,16 @@ use std::{borrow::Cow, sync::Arc};
 
 use hermod_actors::{model::ToolSpec, port::Head};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     encode::NAME,
     write::{is_blank, write_json},
 };
-use crate::provider::names::{self, wire_name};
-
-/// Words of a schema that the vendor does not take at its top.
-const CHOICES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+use crate::provider::{
+    names::{self, wire_name},
+    schema::schema,
+};
 
 /// `"tools":[…],"system":[…],"messages":[`: tools by name, none of the two if there is none. The last of them carries the
 /// marker.
@@ -62,28 +62,4 @@ impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
         Self { name: wire_name(name, NAME), description, input_schema: schema(parameters) }
     }
-}
-
-/// A schema as the vendor takes it: of an object, without a choice at its top. What it no longer says is still judged
-/// when a call comes.
-fn schema(parameters: &Value) -> Cow<'_, Value> {
-    let no_fields = Map::new();
-    let fields = parameters.as_object().unwrap_or(&no_fields);
-    let is_object = fields.get("type").and_then(Value::as_str) == Some("object");
-    if is_object && !CHOICES.iter().any(|choice| fields.contains_key(*choice)) {
-        return Cow::Borrowed(parameters);
-    }
-    let mut fields = fields.clone();
-    fields.insert("type".into(), "object".into());
-    let choices: Vec<Value> = CHOICES.iter().filter_map(|choice| fields.shift_remove(*choice)).collect();
-    for branch in choices.iter().filter_map(Value::as_array).flatten() {
-        let properties = branch.get("properties").and_then(Value::as_object);
-        let all = fields.entry("properties").or_insert_with(|| Map::new().into());
-        for (name, property) in properties.into_iter().flatten() {
-            if let Some(all) = all.as_object_mut() {
-                all.entry(name.as_str()).or_insert_with(|| property.clone());
-            }
-        }
-    }
-    Cow::Owned(Value::Object(fields))
 }

@@ -311,7 +311,7 @@ fn tools_are_sorted_and_schemas_are_of_objects() {
         assert_eq!((&first["input_schema"], &second["input_schema"]), (&plain, &expected));
     };
     check(plain.clone(), plain.clone());
-    check(json!(null), json!({"type": "object"}));
+    check(json!(null), json!({"type": "object", "properties": {}}));
     check(json!({"type": "dict", "properties": {}}), json!({"type": "object", "properties": {}}));
     let one_of =
         json!([{"properties": {"x": {"const": 1}}}, {"properties": {"x": {"const": 2}, "y": {}}}, true]);

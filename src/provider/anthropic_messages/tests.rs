@@ -334,6 +334,17 @@ fn a_stream_without_an_end_is_cut() {
     let asks = [start(json!(0), call("a", "f", json!({}))), input(json!(0), json!("{\"x"))];
     cut(&stream(&asks));
     cut(&stream(&[&asks[..], &[json!({"type": "message_stop"})]].concat()));
+    // Every input begins as an empty object: it is one only if nothing was to follow.
+    let [_, last] = end("tool_use");
+    for begun in [json!({}), json!(""), Value::Null] {
+        let begun = start(json!(0), call("a", "f", begun));
+        cut(&stream(&[begun.clone(), last.clone()]));
+        cut(&(stream(std::slice::from_ref(&begun)) + "data: [DONE]\n\n"));
+        let answer = decode_in_all_ways(stream(&[begun, stop(0), last.clone()]).as_bytes()).unwrap();
+        assert_eq!((answer.message.calls.len(), answer.finish), (1, Finish::ToolCalls));
+    }
+    let document = json!({"type": "message", "content": [call("a", "f", json!({}))]}).to_string();
+    assert_eq!(&*decode_in_all_ways(document.as_bytes()).unwrap().message.calls[0].arguments, "{}");
 }
 
 #[test]

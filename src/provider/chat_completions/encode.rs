@@ -16,6 +16,7 @@ use super::kept::Returned;
 use crate::provider::{
     loose::is_object,
     names::{self, wire_name},
+    schema::schema,
     wire::{Writing, unseen},
 };
 
@@ -309,12 +310,13 @@ struct WireTool<'a> {
 struct OfferedFunction<'a> {
     name: Cow<'a, str>,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: Cow<'a, Value>,
 }
 
 impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
-        let function = OfferedFunction { name: wire_name(name, NAME), description, parameters };
+        let (name, parameters) = (wire_name(name, NAME), schema(parameters));
+        let function = OfferedFunction { name, description, parameters };
         Self { r#type: "function", function }
     }
 }

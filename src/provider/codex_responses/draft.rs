@@ -74,6 +74,9 @@ impl reader::Draft for Draft {
             return Err(cut("the stream ended without its final response"));
         };
         let items = self.items;
+        if end == End::Whole && items.slots().iter().any(Slot::is_half_a_call) {
+            return Err(cut("the answer ended in the middle of a tool call"));
+        }
         let refusal = items.joined(Slot::refusal, "");
         let (raw, thought) = (items.joined(Slot::text, ""), items.joined(Slot::thought, PARAGRAPH));
         let (text, reasoning) = self.said.conclude(&raw, thought, deltas);

@@ -10,6 +10,7 @@ use super::opaque::{Entry, entries};
 use crate::provider::{
     loose::is_object,
     names::{self, wire_name},
+    schema::schema,
     wire::{Writing, unseen},
 };
 
@@ -179,14 +180,15 @@ struct WireTool<'a> {
     r#type: &'static str,
     name: Cow<'a, str>,
     description: &'a str,
-    parameters: &'a serde_json::Value,
+    parameters: Cow<'a, serde_json::Value>,
     strict: bool,
 }
 
 impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
         // Strict schemas are a dialect of their own: every property required, no other allowed.
-        Self { r#type: "function", name: wire_name(name, NAME), description, parameters, strict: false }
+        let (name, parameters) = (wire_name(name, NAME), schema(parameters));
+        Self { r#type: "function", name, description, parameters, strict: false }
     }
 }
 

@@ -154,6 +154,7 @@ pub(super) struct Item<'a> {
     pub(super) format: Loose<'a>,
     pub(super) call_id: Loose<'a>,
     pub(super) name: Loose<'a>,
+    pub(super) status: Loose<'a>,
     pub(super) arguments: Loose<'a>,
     /// In place of `arguments`, for tools without a schema.
     pub(super) input: Loose<'a>,

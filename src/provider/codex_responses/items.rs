@@ -2,7 +2,7 @@ use hermod_actors::model::ToolCall;
 
 use super::{
     event::Item,
-    slot::{Kind, MAX_PARTS, PartKind, SLOT_BYTES, Slot, TooMany},
+    slot::{Kind, MAX_PARTS, PartKind, SLOT_BYTES, Slot, Told, TooMany},
 };
 use crate::provider::{ids::make_distinct, loose::Maybe};
 
@@ -155,9 +155,13 @@ impl Items {
     /// All of a call's arguments.
     pub(super) fn set_arguments(&mut self, place: Place<'_>, whole: String) -> Result<(), TooMany> {
         if whole.is_empty() {
+            if let Some(at) = self.find(place, Kind::Call) {
+                self.slots[at].told = Told::Whole;
+            }
             return Ok(());
         }
         let at = self.find_or_push(place, Kind::Call)?;
+        self.slots[at].told = Told::Whole;
         let before = std::mem::replace(&mut self.slots[at].arguments, whole).len();
         self.size = self.size - before + self.slots[at].arguments.len();
         Ok(())

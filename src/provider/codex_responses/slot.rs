@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::event::Item;
-use crate::provider::loose::Loose;
+use crate::provider::loose::{Loose, is_object};
 
 /// Items that one answer may have, and parts that one item may have.
 pub(super) const MAX_PARTS: usize = 1_024;
@@ -106,6 +106,19 @@ pub(super) struct Slot {
     pub(super) call_id: String,
     pub(super) name: String,
     pub(super) arguments: String,
+    pub(super) told: Told,
+}
+
+/// How far the arguments of a call have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Told {
+    /// So far in pieces.
+    #[default]
+    Pieces,
+    /// The vendor says that they have not all come.
+    Half,
+    /// The vendor says that they have all come.
+    Whole,
 }
 
 impl Slot {
@@ -123,6 +136,7 @@ impl Slot {
             call_id: String::new(),
             name: String::new(),
             arguments: String::new(),
+            told: Told::default(),
         }
     }
 
@@ -150,6 +164,11 @@ impl Slot {
             return Ok(());
         }
         self.name_it(&mut item);
+        if !matches!(item.status.text(), "in_progress" | "incomplete") {
+            self.told = Told::Whole;
+        } else if self.told == Told::Pieces {
+            self.told = Told::Half;
+        }
         take(&mut self.id, item.id);
         take(&mut self.encrypted, item.encrypted_content);
         take(&mut self.signature, item.signature);
@@ -220,6 +239,16 @@ impl Slot {
     /// Whether it is a call: what has neither name nor arguments is none.
     pub(super) fn is_call(&self) -> bool {
         self.kind == Kind::Call && !(self.name.is_empty() && self.arguments.is_empty())
+    }
+
+    /// Whether it is a call whose arguments have not all come.
+    pub(super) fn is_half_a_call(&self) -> bool {
+        self.is_call()
+            && match self.told {
+                Told::Pieces => !is_object(&self.arguments),
+                Told::Half => true,
+                Told::Whole => false,
+            }
     }
 }
 

@@ -319,6 +319,25 @@ fn a_stream_without_an_end_is_cut() {
     }
     cut("data: {\"type\":\"response.comp");
     cut("data: what\n\n");
+    // An end in the middle of a call.
+    let done =
+        |arguments: &str| event("function_call_arguments.done", 0, "i0", json!({"arguments": arguments}));
+    let begun = [item("added", 0, call(0, "f", ""))];
+    let half = [begun[0].clone(), delta("function_call_arguments", 0, "{\"x")];
+    cut(&stream(&[&begun[..], &[completed(&[])]].concat()));
+    cut(&stream(&[&half[..], &[completed(&[])]].concat()));
+    check_calls(&[&begun[..], &[done(""), completed(&[])]].concat(), &[("c0", "f", "")]);
+    check_calls(&[&half[..], &[done("{\"x\":1}"), completed(&[])]].concat(), &[("c0", "f", "{\"x\":1}")]);
+    let of = |status: &str| {
+        let mut call = call(0, "f", "{}");
+        call["status"] = json!(status);
+        call
+    };
+    for status in ["in_progress", "incomplete"] {
+        cut(&json!({"object": "response", "status": "completed", "output": [of(status)]}).to_string());
+        check_calls(&[&begun[..], &[done("{}"), completed(&[of(status)])]].concat(), &[("c0", "f", "{}")]);
+    }
+    check_calls(&[completed(&[of("completed")])], &[("c0", "f", "{}")]);
     // What other servers put behind the end.
     let whole = stream(&events);
     for body in

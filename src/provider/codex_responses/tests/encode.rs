@@ -120,6 +120,10 @@ fn a_body_is_what_its_parts_say() {
     };
     check(None, &[], &Value::Null);
     check(Some("Be \"kind\".\nü"), &[], &Value::Null);
+    let bare = ToolSpec { parameters: Value::Null, ..tool("d") };
+    let mut fit = spec("d");
+    fit["parameters"] = json!({"type": "object", "properties": {}});
+    check(None, &[bare], &json!([fit]));
     check(Some("s"), &[tool("b"), tool("c"), tool("a")], &json!([spec("a"), spec("b"), spec("c")]));
 }
 

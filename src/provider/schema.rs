@@ -1,0 +1,103 @@
+//! Schemas of tools as vendors take them.
+
+use std::{borrow::Cow, iter};
+
+use serde_json::{Map, Value};
+
+/// Words that vendors do not take at the top of a schema, and of which the branches have properties.
+const CHOICES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Other words that vendors do not take there.
+const REFUSED: [&str; 2] = ["enum", "not"];
+/// References that are followed from one branch; they may go in a circle.
+const LINKS: usize = 8;
+
+/// A schema as every vendor takes it: at its top of an object with properties, without a choice. What it no longer says
+/// is still judged when a call comes. What is below its top stays as it is.
+pub(super) fn schema(parameters: &Value) -> Cow<'_, Value> {
+    let no_fields = Map::new();
+    let fields = parameters.as_object().unwrap_or(&no_fields);
+    let is_object = fields.get("type").and_then(Value::as_str) == Some("object")
+        && fields.get("properties").is_some_and(Value::is_object);
+    if is_object && !CHOICES.iter().chain(&REFUSED).any(|word| fields.contains_key(*word)) {
+        return Cow::Borrowed(parameters);
+    }
+    let mut fields = fields.clone();
+    fields.insert("type".into(), "object".into());
+    for word in REFUSED {
+        fields.shift_remove(word);
+    }
+    let choices: Vec<Value> = CHOICES.iter().filter_map(|choice| fields.shift_remove(*choice)).collect();
+    let all = fields.entry("properties").or_insert(Value::Null);
+    let mut properties = all.as_object_mut().map(std::mem::take).unwrap_or_default();
+    for branch in choices.iter().filter_map(Value::as_array).flatten() {
+        for (name, property) in said(parameters, branch) {
+            properties.entry(name).or_insert_with(|| property.clone());
+        }
+    }
+    *all = Value::Object(properties);
+    Cow::Owned(Value::Object(fields))
+}
+
+/// The properties of a branch, and of what it refers to within the same schema.
+fn said<'a>(whole: &'a Value, branch: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let referred = move |branch: &&'a Value| {
+        let place = branch.get("$ref")?.as_str()?.strip_prefix('#')?;
+        whole.pointer(place)
+    };
+    let branches = iter::successors(Some(branch), referred).take(LINKS);
+    branches.filter_map(|branch| branch.get("properties")?.as_object()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    #[allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
+    fn a_schema_is_made_fit_at_its_top_only() {
+        let check = |parameters: Value, expected: Value| {
+            let found = schema(&parameters);
+            assert_eq!(*found, expected, "{parameters}");
+            assert_eq!(matches!(found, Cow::Borrowed(_)), parameters == expected, "{parameters}");
+        };
+        let none = || json!({"type": "object", "properties": {}});
+        for bare in [
+            none(),
+            json!(null),
+            json!(true),
+            json!({}),
+            json!({"type": "object"}),
+            json!({"type": "dict", "properties": null}),
+            json!({"type": ["object", "null"], "properties": []}),
+            json!({"type": "object", "properties": {}, "not": {"required": ["x"]}, "enum": [{}]}),
+            json!({"oneOf": "no", "allOf": [true, null, {"$ref": 7}]}),
+        ] {
+            check(bare, none());
+        }
+        let below =
+            json!({"x": {"anyOf": [{"type": "dict"}, {"not": {}}], "enum": [1]}, "y": {"type": "object"}});
+        let nested = json!({"type": "object", "properties": below, "required": ["x"]});
+        check(nested.clone(), nested);
+        let defs = json!({
+            "A/B": {"properties": {"x": {"const": 2}, "y": {"$ref": "#/$defs/C"}}},
+            "C": {"$ref": "#/$defs/A~1B", "properties": {"z": {}}},
+            "D": {"$ref": "#/$defs/D"},
+        });
+        let branches = json!([
+            {"properties": {"x": {"const": 1}}},
+            {"$ref": "#/$defs/C"},
+            {"$ref": "#/$defs/D"},
+            {"$ref": "#/$defs/E"},
+            {"$ref": "https://acme.example/schema"},
+        ]);
+        let properties = json!({"z": {}, "x": {"const": 1}, "y": {"$ref": "#/$defs/C"}});
+        for choice in CHOICES {
+            check(
+                json!({"$defs": defs, choice: branches}),
+                json!({"$defs": defs, "type": "object", "properties": properties}),
+            );
+        }
+    }
+}
