@@ -396,7 +396,8 @@ mod tests {
         };
         let (chat, anthropic, responses) = ("chat_completions", "anthropic_messages", "codex_responses");
         let (here, acme) = ("http://127.0.0.1:8000/v1", "[providers.acme]\nbase_url = ");
-        check("", &[OPENAI], (chat, "https://api.openai.com/v1"));
+        check("", &[OPENAI], (responses, "https://api.openai.com/v1"));
+        check("", &[("OPENAI_BASE_URL", here)], (chat, here));
         check("", &[ANTHROPIC], (anthropic, "https://api.anthropic.com/v1"));
         check("[providers.anthropic]\nmodel = \"m\"", &[], (anthropic, "https://api.anthropic.com/v1"));
         check(&format!("[providers.anthropic]\nbase_url = {here:?}"), &[], (anthropic, here));

@@ -4,12 +4,16 @@ use http::Uri;
 
 /// Its host speaks [`ANTHROPIC_MESSAGES`].
 const ANTHROPIC: &str = "api.anthropic.com";
+/// They speak [`CODEX_RESPONSES`]; current models of OpenAI take no tools with reasoning otherwise.
+const RESPONSES_HOSTS: [&str; 2] = ["api.openai.com", "chatgpt.com"];
 /// The wire formats that are resolved to, by their names in [`crate::provider::WIRES`].
 const CHAT_COMPLETIONS: &str = "chat_completions";
 const CODEX_RESPONSES: &str = "codex_responses";
 pub(super) const ANTHROPIC_MESSAGES: &str = "anthropic_messages";
 /// The path that [`CODEX_RESPONSES`] puts behind the base URL by itself.
 const RESPONSES: &str = "/responses";
+/// The path of [`CHAT_COMPLETIONS`], which a base URL may have as well.
+const CHAT: &str = "/chat/completions";
 
 /// The wire format of an endpoint: the one that is `said`, else the `vendor`'s own, else the one that the base URL tells,
 /// else `chat_completions`; and the base URL, so that the format's path can be put behind it.
@@ -26,11 +30,14 @@ pub fn resolve(
     let responses = path.strip_suffix(RESPONSES);
     let parsed = path.parse::<Uri>().ok();
     let host = parsed.as_ref().and_then(Uri::host);
-    let is_anthropic = host.is_some_and(|host| host.eq_ignore_ascii_case(ANTHROPIC));
+    let is = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
+    let is_anthropic = is(ANTHROPIC);
+    let is_openai = RESPONSES_HOSTS.into_iter().any(is) && !path.ends_with(CHAT);
     let is_bare = parsed.as_ref().is_some_and(|uri| uri.path() == "/");
     let told = match (is_anthropic, responses) {
         (true, _) => ANTHROPIC_MESSAGES,
         (false, Some(_)) => CODEX_RESPONSES,
+        (false, None) if is_openai => CODEX_RESPONSES,
         (false, None) => CHAT_COMPLETIONS,
     };
     let wire = said.or(vendor).unwrap_or(told);
@@ -60,6 +67,8 @@ mod tests {
         check(None, Some(CHAT_COMPLETIONS), anthropic, (CHAT_COMPLETIONS, anthropic));
         check(None, None, anthropic, (ANTHROPIC_MESSAGES, anthropic));
         check(None, None, acme, (CHAT_COMPLETIONS, acme));
+        let openai = "https://api.openai.com/v1";
+        check(Some(CHAT_COMPLETIONS), None, openai, (CHAT_COMPLETIONS, openai));
     }
 
     #[test]
@@ -81,6 +90,14 @@ mod tests {
             tells(url, (CODEX_RESPONSES, "https://acme.example/v1"));
         }
         tells("https://acme.example/responses?v=1", (CODEX_RESPONSES, "https://acme.example?v=1"));
+        let codex = "https://chatgpt.com/backend-api/codex";
+        for url in ["https://api.openai.com/v1", "https://API.OpenAI.com/v1", codex] {
+            tells(url, (CODEX_RESPONSES, url));
+        }
+        tells("https://api.openai.com/v1/responses", (CODEX_RESPONSES, "https://api.openai.com/v1"));
+        for url in ["https://api.openai.com/v1/chat/completions", "https://api.openai.com.acme.example/v1"] {
+            tells(url, (CHAT_COMPLETIONS, url));
+        }
         let responses = "https://acme.example/responses/v1";
         tells(responses, (CHAT_COMPLETIONS, responses));
         let query = "https://acme.example/v1?next=/responses";

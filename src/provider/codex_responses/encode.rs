@@ -16,6 +16,8 @@ use crate::provider::{
 
 /// Characters that the name of a tool may have, and the id of a call.
 const NAME: usize = 64;
+/// Characters from which on an id of a call is taken to be one of its own among all answers.
+const DISTINCT: usize = 12;
 
 /// Writes messages and tools.
 #[derive(Debug, Clone)]
@@ -57,6 +59,7 @@ impl ResponsesEncoder {
     }
 
     fn answer(&self, answer: &AssistantMessage, to: &mut Segments) {
+        let place = to.len();
         for entry in entries(answer, answer.parts_of(&self.writing.origin)) {
             to.push(",");
             to.push(match entry {
@@ -64,7 +67,7 @@ impl ResponsesEncoder {
                 Entry::Text { text, phase } => {
                     json(&WireMessage { r#type: "message", role: "assistant", content: text, phase })
                 }
-                Entry::Call(call) => json(&WireCall::of(call)),
+                Entry::Call(call) => json(&WireCall::of(call, place)),
             });
         }
     }
@@ -94,6 +97,7 @@ impl Encoder for ResponsesEncoder {
     }
 
     fn messages(&self, messages: &[Message], to: &mut Segments) {
+        let mut asked_at = 0;
         for message in messages {
             match message {
                 Message::System(text) => {
@@ -110,10 +114,13 @@ impl Encoder for ResponsesEncoder {
                     self.content(content, to);
                     to.push("}");
                 }
-                Message::Assistant(answer) => self.answer(answer, to),
+                Message::Assistant(answer) => {
+                    asked_at = to.len();
+                    self.answer(answer, to);
+                }
                 Message::Tool { call, name: _, content } => {
                     to.push(r#",{"type":"function_call_output","call_id":"#);
-                    to.push([json(&*call_id(call)).as_slice(), br#","output":"#].concat());
+                    to.push([json(&*call_id(call, asked_at)).as_slice(), br#","output":"#].concat());
                     self.content(content, to);
                     to.push("}");
                 }
@@ -134,9 +141,14 @@ fn plain(content: &Content) -> Cow<'_, str> {
 }
 
 /// A call's id as the vendor takes it: another vendor's may be longer, and is cut the same way in the call and its
-/// result.
-fn call_id(id: &str) -> Cow<'_, str> {
-    if (1..=NAME).contains(&id.chars().count()) { Cow::Borrowed(id) } else { wire_name(id, NAME) }
+/// result. A short one may come again in a later answer, which the vendor refuses: it gets the place of the answer that
+/// asked.
+fn call_id(id: &str, place: usize) -> Cow<'_, str> {
+    match id.chars().count() {
+        0..DISTINCT => Cow::Owned(format!("{id}_{place}")),
+        DISTINCT..=NAME => Cow::Borrowed(id),
+        _ => wire_name(id, NAME),
+    }
 }
 
 #[derive(Serialize)]
@@ -163,12 +175,12 @@ struct WireCall<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(call: &'a ToolCall) -> Self {
+    fn of(call: &'a ToolCall, place: usize) -> Self {
         // Servers parse the arguments of earlier calls and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
         Self {
             r#type: "function_call",
-            call_id: call_id(&call.id),
+            call_id: call_id(&call.id, place),
             name: wire_name(&call.name, NAME),
             arguments,
         }

@@ -45,12 +45,17 @@ impl Items {
         let last = |is_it: &dyn Fn(&Slot) -> bool| {
             self.slots.iter().rposition(|slot| slot.kind == kind && is_it(slot))
         };
-        let has_index = |slot: &Slot| place.index.is_some() && slot.index == place.index;
         let has_id = |slot: &Slot| !place.id.is_empty() && slot.id == place.id;
-        if place.index.is_none() && place.id.is_empty() {
-            return last(&|slot| !slot.whole);
-        }
-        last(&|slot| has_index(slot) && has_id(slot)).or_else(|| last(&has_index)).or_else(|| last(&has_id))
+        // An item that is whole stays what it is, also if another one is said to be at its place.
+        let is_other =
+            |slot: &Slot| slot.whole && !slot.id.is_empty() && !place.id.is_empty() && slot.id != place.id;
+        let has_index = |slot: &Slot| place.index.is_some() && slot.index == place.index && !is_other(slot);
+        // Without a place, an id that is not known says nothing either.
+        let is_open = |slot: &Slot| place.index.is_none() && !slot.whole;
+        last(&|slot| has_index(slot) && has_id(slot))
+            .or_else(|| last(&has_index))
+            .or_else(|| last(&has_id))
+            .or_else(|| last(&is_open))
     }
 
     fn push(&mut self, slot: Slot) -> Result<usize, TooMany> {
@@ -69,15 +74,11 @@ impl Items {
         }
     }
 
-    /// Changes an item; tells what of it has become longer.
-    fn change(
-        &mut self,
-        at: usize,
-        change: impl FnOnce(&mut Slot) -> Result<(), TooMany>,
-    ) -> Result<Growth, TooMany> {
+    /// Takes a whole item; tells what of it has become longer.
+    fn fill(&mut self, at: usize, item: Item<'_>) -> Result<Growth, TooMany> {
         let slot = &mut self.slots[at];
         let (size, text, thought) = (slot.size(), slot.text(), slot.thought());
-        change(slot)?;
+        slot.fill(item)?;
         self.size = self.size - size + slot.size();
         let longer = |before: &str, after: &str| after.strip_prefix(before).unwrap_or_default().to_owned();
         Ok(Growth {
@@ -97,10 +98,10 @@ impl Items {
             Some(at) => at,
             None => self.push(slot)?,
         };
-        self.change(at, |slot| {
-            slot.name_it(&mut item);
-            Ok(())
-        })?;
+        let slot = &mut self.slots[at];
+        let size = slot.size();
+        slot.name_it(&mut item);
+        self.size = self.size - size + slot.size();
         Ok(())
     }
 
@@ -112,7 +113,7 @@ impl Items {
             Some(at) => at,
             None => self.push(made)?,
         };
-        self.change(at, |slot| slot.fill(item))
+        self.fill(at, item)
     }
 
     /// A piece of a part; tells whether the part begins with it.
@@ -140,8 +141,19 @@ impl Items {
         if whole.is_empty() {
             return Ok(Growth::default());
         }
-        let at = self.find_or_push(place, part.0.owner())?;
-        self.change(at, |slot| slot.part(part.0, part.1).map(|text| whole.clone_into(text)))
+        let (kind, index) = part;
+        let at = self.find_or_push(place, kind.owner())?;
+        let slot = &mut self.slots[at];
+        let before = std::mem::replace(slot.part(kind, index)?, whole.to_owned());
+        self.size = self.size - before.len() + whole.len() + if before.is_empty() { SLOT_BYTES } else { 0 };
+        let rest = whole.strip_prefix(before.as_str()).filter(|_| slot.ends_with(part));
+        let longer = rest.unwrap_or_default().to_owned();
+        let nothing = Growth { begins: before.is_empty(), ..Growth::default() };
+        Ok(match kind {
+            PartKind::Text => Growth { text: longer, ..nothing },
+            PartKind::Summary | PartKind::Thought => Growth { thought: longer, ..nothing },
+            PartKind::Refusal => nothing,
+        })
     }
 
     /// A piece of a call's arguments.

@@ -208,6 +208,16 @@ impl Slot {
         Ok(&mut self.parts[at].text)
     }
 
+    /// Whether nothing of what is shown with this part stands behind it.
+    pub(super) fn ends_with(&self, (kind, index): (PartKind, u64)) -> bool {
+        let with = |other: PartKind| {
+            let thinks = |kind| matches!(kind, PartKind::Summary | PartKind::Thought);
+            other == kind || (thinks(other) && thinks(kind))
+        };
+        let last = self.parts.iter().rfind(|part| with(part.kind));
+        last.is_some_and(|part| (part.kind, part.index) == (kind, index))
+    }
+
     fn joined(&self, kinds: [PartKind; 2], between: &str) -> String {
         let texts = self.parts.iter().filter(|part| kinds.contains(&part.kind) && !part.text.is_empty());
         texts.map(|part| part.text.as_str()).collect::<Vec<_>>().join(between)

@@ -141,6 +141,33 @@ fn items_are_found_by_what_an_event_has() {
         json!({"type": "response.output_item.done", "item": {"type": "message", "content": content}})
     };
     check(&[plain("output_text", "a"), whole("ab"), whole("c"), completed(&[])], "abc", "", Finish::Stop);
+    // One with ids alone, another one with every event.
+    let mut renamed = vec![item("added", 0, message(1, ""))];
+    renamed.extend(
+        [("x2", "hel"), ("x3", "lo")]
+            .map(|(id, text)| event("output_text.delta", 0, id, json!({"delta": text}))),
+    );
+    renamed.push(item("done", 0, message(4, "hello")));
+    renamed.iter_mut().for_each(|event| drop(event.as_object_mut().unwrap().remove("output_index")));
+    check(&[&renamed[..], &[completed(&[])]].concat(), "hello", "", Finish::Stop);
+    // One that says the same place of all.
+    let same = [item("done", 0, call(0, "f", "{}")), item("done", 0, call(1, "g", "{}"))];
+    check_calls(&[&same[..], &[completed(&[])]].concat(), &[("c0", "f", "{}"), ("c1", "g", "{}")]);
+}
+
+#[test]
+fn a_long_text_does_not_make_what_follows_slow() {
+    let long = "x".repeat(4 << 20);
+    let mut events = vec![delta("output_text", 0, &long)];
+    events.extend(
+        (1..=500).map(|n| event("output_text.done", 0, "i0", json!({"content_index": n, "text": "y"}))),
+    );
+    events.extend((0..500).map(|_| item("added", 0, message(0, ""))));
+    events.push(completed(&[]));
+    let shown = Shown::default();
+    let text = decode([stream(&events).as_bytes()], &shown).unwrap().message.text;
+    // Not compared as texts, which would be printed.
+    assert!(text == long + &"y".repeat(500), "{} bytes", text.len());
 }
 
 #[test]

@@ -77,10 +77,10 @@ fn conversation() -> Vec<Message> {
 }
 
 fn reference() -> Value {
-    let call = |id: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": "read", "arguments": arguments});
-    let result =
-        |id: &str, output: &str| json!({"type": "function_call_output", "call_id": id, "output": output});
     let said = |role: &str, content: &str| json!({"type": "message", "role": role, "content": content});
+    let place = format!(",{}", said("user", "Say \"hi\" \\ \u{7f} \u{1} ß")).len();
+    let call = |id: &str, arguments: &str| json!({"type": "function_call", "call_id": format!("{id}_{place}"), "name": "read", "arguments": arguments});
+    let result = |id: &str, output: &str| json!({"type": "function_call_output", "call_id": format!("{id}_{place}"), "output": output});
     json!([
         said("user", "Say \"hi\" \\ \u{7f} \u{1} ß"),
         call("a", r#"{"p":"ü\n"}"#),
@@ -163,6 +163,12 @@ fn names_and_ids_that_the_vendor_refuses_are_changed() {
     assert!(items[0]["call_id"].as_str().unwrap().len() <= 64);
     let fits = "functions.read:0";
     assert_eq!(input(&encoder, &[result(fits, "1")])[0]["call_id"], fits);
+    // Ids that were made up, in two answers.
+    let asks = || [says("", vec![call("call_0", "{}")]), result("call_0", "1")];
+    let items = input(&encoder, &[asks(), asks()].concat());
+    let ids: Vec<_> = items.iter().map(|item| item["call_id"].as_str().unwrap()).collect();
+    assert_eq!((ids[0], ids[2]), (ids[1], ids[3]));
+    assert_ne!(ids[0], ids[2]);
 }
 
 #[test]
@@ -206,7 +212,7 @@ fn check_order(text: &str, calls: &[&str], parts: Value, expected: &[&str]) {
                 if item["phase"].is_null() { "t".into() } else { field("phase") },
                 field("content")
             ),
-            _ => format!("c:{}", field("call_id")),
+            _ => format!("c:{}", field("call_id").strip_suffix("_0").unwrap()),
         }
     };
     assert_eq!(items.iter().map(short).collect::<Vec<_>>(), expected, "{text} {parts}");

@@ -18,7 +18,7 @@ fn check(output: &[Value], back: &[Value]) {
 }
 
 fn wire_call(index: u64, name: &str, arguments: &str) -> Value {
-    json!({"type": "function_call", "call_id": format!("c{index}"), "name": name, "arguments": arguments})
+    json!({"type": "function_call", "call_id": format!("c{index}_0"), "name": name, "arguments": arguments})
 }
 
 fn wire_text(text: &str) -> Value {
