@@ -1,5 +1,11 @@
 //! What the benchmarks of the whole runtime share.
 #![allow(dead_code)] // each benchmark uses a part of it
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::unchecked_time_subtraction
+)] // figures are read to three digits
 
 pub(crate) mod endpoint;
 pub(crate) mod floor;
