@@ -296,8 +296,8 @@ async fn many_runs_over_one_account_keep_its_limit() {
     check_runs(RateLimits { requests: Some(40), tokens: None }, Manners::Silent, 0).await;
     // 15 tokens an answer, 40 answers a minute: too many are made until it is known what one costs.
     check_runs(RateLimits { requests: Some(60), tokens: Some(600) }, Manners::Silent, 20).await;
-    // All 200 are under way before the first response tells of a limit.
-    check_runs(RateLimits::default(), Manners::Telling, 160).await;
+    // Eight are under way before the first response tells of the limit.
+    check_runs(RateLimits::default(), Manners::Telling, 0).await;
     // Nobody tells: who is refused waits, one finds out, and then all come at once.
     check_runs(RateLimits::default(), Manners::Silent, 420).await;
 }
