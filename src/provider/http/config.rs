@@ -39,7 +39,7 @@ pub struct ProviderConfig {
     pub name: String,
     /// Such as `https://api.openai.com/v1`; the wire format's path is put behind it.
     pub base_url: String,
-    /// A name of [`WIRES`].
+    /// A name of [`WIRES`](crate::provider::WIRES).
     pub wire: String,
     /// Its credentials; none if it asks for none. A request says which one it is made with.
     pub credentials: Vec<Credential>,
