@@ -193,6 +193,7 @@ impl Admissions {
             // What it has cost is not known: as much as the others.
             End::Answered(None) | End::Failed(_) | End::Dropped => {}
         }
+        self.limiters[at].ended(ticket.place);
         let Some(of_model) = self.models.get_mut(model).map(|breakers| &mut breakers[at]) else {
             return false;
         };

@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::{
     model::{RateInfo, RateLeft, RateLimits, Timestamp},
@@ -23,6 +23,8 @@ pub(crate) struct Limiter {
     tokens: Window,
     /// Tokens of an attempt, on average.
     average: u64,
+    /// Attempts to which there is no response yet.
+    unanswered: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -105,8 +107,9 @@ impl Limiter {
         if self.limits != RateLimits::default() {
             self.made.push_back(Made { at: now, number: self.count, tokens: None });
         }
-        self.requests.take(now, 1);
-        self.tokens.take(now, self.average);
+        self.unanswered.insert(self.count);
+        self.requests.take(now, (self.count, 1));
+        self.tokens.take(now, (self.count, self.average));
         Place(self.count)
     }
 
@@ -123,10 +126,18 @@ impl Limiter {
 
     /// The provider has said, in its response to this attempt, what is left.
     pub(crate) fn learn(&mut self, place: Place, (info, now): (RateInfo, Timestamp)) {
-        let since = self.count.saturating_sub(place.0);
+        self.unanswered.remove(&place.0);
+        // Whether the provider has counted these already nobody knows.
+        let open = self.unanswered.len() as u64;
+        // No vendor counts over a longer time: a clock or a unit is wrong.
         let soon = |left: RateLeft| RateLeft { reset_at: left.reset_at.min(now.plus_ms(LONGEST)), ..left };
-        self.requests.learn(place, info.requests.map(soon), since);
-        self.tokens.learn(place, info.tokens.map(soon), since.saturating_mul(self.average));
+        self.requests.learn(place, info.requests.map(soon), open);
+        self.tokens.learn(place, info.tokens.map(soon), open.saturating_mul(self.average));
+    }
+
+    /// There will be no response to the attempt any more.
+    pub(crate) fn ended(&mut self, place: Place) {
+        self.unanswered.remove(&place.0);
     }
 
     /// Forgets what the provider has said.
@@ -141,27 +152,41 @@ impl Window {
         (now < left.until && left.left < least).then_some(left.until)
     }
 
-    fn take(&mut self, now: Timestamp, amount: u64) {
+    fn take(&mut self, now: Timestamp, (number, amount): (u64, u64)) {
         let Self(Some(left)) = self else { return };
         if now >= left.until {
             let Some(limit) = left.limit else {
                 self.0 = None;
                 return;
             };
-            (left.left, left.until) = (limit, now.plus_ms(MINUTE));
+            // What is still to come of earlier attempts is of the window that is over.
+            *left = Left { left: limit, until: now.plus_ms(MINUTE), limit: Some(limit), number };
         }
         left.left = left.left.saturating_sub(amount);
     }
 
-    /// `since` is what was taken after the attempt that brings the news: the provider may not have seen it yet.
-    fn learn(&mut self, place: Place, news: Option<RateLeft>, since: u64) {
+    /// `open` is what the provider may not have counted yet.
+    fn learn(&mut self, place: Place, news: Option<RateLeft>, open: u64) {
         let Some(RateLeft { remaining, reset_at, limit }) = news else { return };
-        if self.0.as_ref().is_some_and(|known| known.number > place.0) {
-            return;
+        let mut left = Left { left: remaining.saturating_sub(open), until: reset_at, limit, number: place.0 };
+        match &self.0 {
+            // Late news of the same window may lower what is left, and never raise it.
+            Some(known) if known.number > place.0 && is_same(known.until, reset_at) => {
+                left.left = left.left.min(known.left);
+                left.number = known.number;
+            }
+            Some(known) if known.number > place.0 => return,
+            Some(_) | None => {}
         }
-        let left = remaining.saturating_sub(since);
-        self.0 = Some(Left { left, until: reset_at, limit, number: place.0 });
+        self.0 = Some(left);
     }
+}
+
+/// Two times that are told as the end of one window differ by what a response is under way, in milliseconds.
+const SAME: u64 = 250;
+
+fn is_same(one: Timestamp, other: Timestamp) -> bool {
+    one.ms_since(other).max(other.ms_since(one)) <= SAME
 }
 
 #[cfg(test)]
@@ -225,8 +250,9 @@ mod tests {
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)));
         limiter.learn(second, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None);
-        limiter.learn(first, (left(0, Some(2)), Timestamp(0)));
-        assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news");
+        let of_before = RateLeft { remaining: 0, reset_at: Timestamp(4_000), limit: Some(2) };
+        limiter.learn(first, (RateInfo { requests: Some(of_before), tokens: None }, Timestamp(0)));
+        assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news of another window");
         limiter.take(Timestamp(2));
         assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_000)));
         // The next window has as many as it ever has.
@@ -234,6 +260,23 @@ mod tests {
         limiter.take(Timestamp(5_000));
         limiter.take(Timestamp(5_000));
         assert_eq!(limiter.ready_at(Timestamp(5_001)), Some(Timestamp(66_000)));
+    }
+
+    /// Responses come in another order than requests are counted in.
+    #[test]
+    fn what_is_under_way_may_not_be_counted_yet() {
+        let left = |remaining| {
+            let requests = RateLeft { remaining, reset_at: Timestamp(5_000), limit: Some(3) };
+            (RateInfo { requests: Some(requests), tokens: None }, Timestamp(0))
+        };
+        let mut limiter = Limiter::default();
+        let places = [0, 0, 0].map(|at| limiter.take(Timestamp(at)));
+        // The last one was counted first.
+        limiter.learn(places[2], left(2));
+        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)));
+        limiter.learn(places[0], left(1));
+        limiter.ended(places[1]);
+        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)), "late news raises nothing");
     }
 
     #[test]
