@@ -50,13 +50,21 @@ impl Secret {
         &self.0[..self.0.floor_char_boundary(BEGINNING)]
     }
 
-    /// How many bytes of it `text` begins with; 0 if they are too few to be it.
+    /// How many bytes `text` begins with that may be of it; 0 if they are too few to be it. What goes on as keys do belongs
+    /// to them: it may be a key of the same account that is not known here.
     fn begins(&self, text: &str) -> usize {
         if self.0.is_empty() || !text.starts_with(self.beginning()) {
             return 0;
         }
         let same = text.chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
-        same.map(|(c, _)| c.len_utf8()).sum()
+        let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
+        let is_of_key = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let rest = if self.0.len() < BEGINNING {
+            0
+        } else {
+            text[same..].find(|c| !is_of_key(c)).unwrap_or(text.len() - same)
+        };
+        same + rest
     }
 }
 
@@ -274,6 +282,8 @@ mod tests {
         let alike = ["sk-acme-012345-one", "sk-acme-012345-other", "ü"].map(Secret::new);
         let text = "sk-acme-012345-other, sk-acme-012345-one, süß".to_owned();
         assert_eq!(hidden(&alike, text), "***, ***, s***ß");
+        let unknown = "sk-acme-012345-of-another, sk-acme-0999".to_owned();
+        assert_eq!(hidden(&alike[..1], unknown), "***, sk-acme-0999");
     }
 
     #[test]
