@@ -104,8 +104,8 @@ impl Gate {
         }
         let ticket = state.admissions.pass(&model.model, now);
         let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
-        let admission =
-            Admission { gate: Arc::clone(self), model: model.clone(), ticket: Some(ticket), renewals };
+        let (gate, model, credential) = (Arc::clone(self), model.clone(), ticket.credential);
+        let admission = Admission { gate, model, credential, ticket: Some(ticket), renewals };
         Some((admission, permit))
     }
 
@@ -143,6 +143,7 @@ fn standing(gauge: Gauge, now: Timestamp) -> Standing {
 pub(crate) struct Admission {
     gate: Arc<Gate>,
     model: ModelRef,
+    credential: CredentialId,
     /// `None` once it has ended.
     ticket: Option<Ticket>,
     /// How often the credential had been renewed when it was given.
@@ -161,8 +162,8 @@ impl Admission {
     }
 
     /// What to ask it with.
-    pub(crate) fn credential(&self) -> CredentialId {
-        self.ticket.map(|ticket| ticket.credential).unwrap_or_default()
+    pub(crate) const fn credential(&self) -> CredentialId {
+        self.credential
     }
 
     /// The answer begins to come in.

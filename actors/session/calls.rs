@@ -255,12 +255,16 @@ impl Tasks {
 
     /// Waits for what the call needs.
     pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
-        let candidates = turn.candidates();
+        // Nobody to choose from is no provider's word: the call is lost, and tried again.
+        let candidates = match turn.candidates() {
+            None if call.n == 0 => return self.lost(call, attempt),
+            candidates => candidates.unwrap_or_default(),
+        };
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
         Begun::Wait(self.tasks.spawn(async move {
             let said = if call.n == 0 {
-                match seek::lease(&wiring, &candidates.unwrap_or_default(), &published).await {
+                match seek::lease(&wiring, &candidates, &published).await {
                     Ok(lease) => Inner::Leased(
                         Input::Leased { call, attempt, model: lease.admission.model().clone() },
                         lease,
