@@ -19,4 +19,4 @@ pub use journal::{
 pub use ledger::{Posting, post};
 pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider};
 pub use segments::Segments;
-pub use tool::{BadArguments, Intent, Invocation, Progress, Tool};
+pub use tool::{BadArguments, Boot, Found, Intent, Invocation, Progress, Tool};

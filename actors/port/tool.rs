@@ -29,6 +29,39 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn limit(&self, _arguments: &Value) -> Option<Duration> {
         None
     }
+
+    /// What became of an attempt of a [`EffectClass::Once`] call that an earlier incarnation of the session had started
+    /// and whose end nobody saw. If it is still under way, this resolves when it has ended, and ends it when
+    /// `invocation.cancel` fires; when the future is dropped, it goes on. Never starts the call.
+    ///
+    /// A tool whose calls die with the process has nothing to add to the default: it is not known.
+    fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, Found> {
+        Box::pin(std::future::ready(Found::Unknown))
+    }
+
+    /// The end of this attempt is in the journal: what was kept to find it again is not needed any more.
+    fn forget(&self, _call: CallId, _attempt: Attempt) {}
+}
+
+/// Whether a call was started on the boot of the machine that is now: after another one nothing runs that ran before, and
+/// what was not synced may be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boot {
+    /// On this one.
+    Same,
+    /// On an earlier one, or on another machine.
+    Other,
+}
+
+/// What is found of a call that was started earlier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// It has ended so.
+    Ended(CallEnd),
+    /// It was never begun, and that attempt never will be.
+    NeverBegun,
+    /// It had begun, and what became of it is not known. Nothing of it runs any more, as far as can be known.
+    Unknown,
 }
 
 /// What a call would do.
