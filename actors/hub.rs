@@ -79,9 +79,9 @@ impl Hub {
         }
     }
 
-    /// Resolves when a run's end becomes durable, after this call. The row is to be read again then; and also when this
-    /// resolves with an error.
-    pub(crate) fn ending(&self, run: RunId) -> oneshot::Receiver<()> {
+    /// Resolves when it becomes durable that a run has ended or is parked, after this call. The row is to be read again then;
+    /// and also when this resolves with an error.
+    pub(crate) fn settling(&self, run: RunId) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         let list = waiters.entry(run).or_default();
@@ -90,8 +90,8 @@ impl Hub {
         receiver
     }
 
-    /// A run's end is durable.
-    pub(crate) fn ended(&self, run: RunId) {
+    /// It is durable that a run has ended, or is parked.
+    pub(crate) fn settled(&self, run: RunId) {
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
         for waiter in waiters.into_iter().flatten() {
             // Whoever has gone does not wait any more.

@@ -23,8 +23,8 @@ mod turn;
 pub use policy::Visible;
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    AnswerSource, Bill, Defaults, MAX_PICTURE_BYTES, MAX_PICTURES, RunError, RunRequest, RunResult, Runtime,
-    Said, SessionChoice, Steered, Watch, World,
+    AnswerSource, Bill, Defaults, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest, RunResult,
+    Runtime, Said, SessionChoice, Steered, Watch, World, questions,
 };
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};

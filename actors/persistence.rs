@@ -271,6 +271,7 @@ fn weight(write: &Write) -> usize {
         }
         Body::CallEnded(ended) => ended.end.content.len(),
         Body::MessageSteered(steered) => steered.text.len(),
+        Body::ApprovalRequested(request) => request.question.len(),
         Body::SessionRevived(_)
         | Body::RunStopping(_)
         | Body::RunEnded(_)
@@ -280,7 +281,8 @@ fn weight(write: &Write) -> usize {
         | Body::LateSettled(_)
         | Body::CallAdmitted(_)
         | Body::CallStarted(_)
-        | Body::CallLost(_) => 0,
+        | Body::CallLost(_)
+        | Body::ApprovalAnswered(_) => 0,
     };
     append.records.iter().map(|record| 256 + body(record)).sum()
 }

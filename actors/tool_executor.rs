@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     look::Look,
-    model::{CallEnd, CallStatus, Hash, RunSpec, ToolCall, ToolSpec},
+    model::{Attempt, CallEnd, CallId, CallStatus, Hash, RunSpec, ToolCall, ToolSpec},
     policy::{Unreadable, arguments, tool_name},
     port::{Artifacts, Tool},
     turn::{Fault, Plan},
@@ -49,6 +49,11 @@ impl Tools {
     /// The tool of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.registry.get(name)
+    }
+
+    /// The end of this attempt is in the journal.
+    pub(crate) fn forget(&self, call: CallId, attempt: Attempt) {
+        self.registry.values().for_each(|tool| tool.forget(call, attempt));
     }
 
     /// Judges the calls of an answer, each for itself: nothing is run.

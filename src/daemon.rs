@@ -12,8 +12,8 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
     model::{
-        Amounts, BreakerPolicy, Hash, Limits, ModelRef, ModelTraits, RetryAttempts, RetryPolicy, RunSpec,
-        Timestamp,
+        Amounts, BreakerPolicy, Doubt, Hash, Limits, ModelRef, ModelTraits, RetryAttempts, RetryPolicy,
+        RunSpec, Timestamp,
     },
     port::{Clock, Journal, Provider, Tool},
 };
@@ -268,6 +268,17 @@ pub async fn start(
     Ok(Daemon { runtime, _stages: stages })
 }
 
+/// Starts the actors on a store to write into it what nobody runs: nothing new is begun, so no provider is needed, what
+/// the user has set does not matter, and what is wrong with it does not hinder.
+pub async fn at_rest(
+    (journal, state): (Arc<dyn Journal>, &Path),
+    defaults: Defaults,
+) -> Result<Daemon, StartError> {
+    let config = Config::load(&[], &BTreeMap::new())?;
+    let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
+    start(journal, endpoints, (&config, defaults)).await
+}
+
 /// What a runtime is made of, besides what all have in common.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -333,6 +344,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
             retry: retry(&config.retry),
         },
         system: None,
+        in_doubt: Doubt { then: config.tools.in_doubt.0, patience_ms: millis(config.approvals.expiry.0) },
         script,
     }
 }

@@ -134,6 +134,13 @@ pub enum RunStatus {
         /// Until when.
         until: Timestamp,
     },
+    /// A person is asked about a call.
+    Parked {
+        /// The call.
+        call: CallId,
+        /// How long the answer is waited for.
+        until: Timestamp,
+    },
     /// It has its outcome.
     Ended(Ended),
 }
@@ -212,6 +219,7 @@ impl RunStatus {
             Self::Thinking => "thinking",
             Self::Executing => "executing",
             Self::Waiting { .. } => "waiting",
+            Self::Parked { .. } => "parked",
             Self::Ended(_) => "ended",
         }
     }

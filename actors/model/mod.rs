@@ -1,6 +1,7 @@
 //! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
 
 mod access;
+mod approval;
 mod breaker;
 mod budget;
 mod codec;
@@ -22,6 +23,7 @@ mod tool;
 mod traits;
 
 pub use access::Access;
+pub use approval::{Answerer, ApprovalAnswered, ApprovalRequested, Doubt, Verdict, WhenInDoubt, WhyAgain};
 pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
 pub use codec::{DecodeError, decode, encode};

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, Amounts, AssistantMessage, Attempt, BootId, CallEnd, CallId, Content, EffectClass, Ended,
-    Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef, NotAnswered, Past, RunId, RunSpec, Seq,
-    StopReason, Timestamp, Usage,
+    Access, Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallEnd, CallId,
+    Content, EffectClass, Ended, Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef, NotAnswered,
+    Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage, WhyAgain,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -99,10 +99,14 @@ bodies! {
     CallStarted(CallStarted) = 31 "call.started",
     /// A tool call has its result.
     CallEnded(CallEnded) = 32 "call.ended",
-    /// An attempt of a repeatable tool call was lost; the next one follows.
+    /// An attempt of a tool call was lost; the next one follows.
     CallLost(CallLost) = 33 "call.lost",
     /// Somebody said something to a run that was under way.
     MessageSteered(MessageSteered) = 40 "message.steered",
+    /// A person is asked whether a call may be made.
+    ApprovalRequested(ApprovalRequested) = 50 "approval.requested",
+    /// The answer.
+    ApprovalAnswered(ApprovalAnswered) = 51 "approval.answered",
 }
 
 /// See [`Body::SessionOpened`].
@@ -339,6 +343,9 @@ pub struct CallLost {
     pub call: CallId,
     /// The attempt that was lost.
     pub attempt: Attempt,
+    /// Why there is another one.
+    #[serde(default, skip_serializing_if = "WhyAgain::is_lost")]
+    pub why: WhyAgain,
 }
 
 impl RunAccepted {
@@ -394,6 +401,8 @@ impl Body {
             Self::CallEnded(body) => body.call.run,
             Self::CallLost(body) => body.call.run,
             Self::MessageSteered(body) => body.run,
+            Self::ApprovalRequested(body) => body.call.run,
+            Self::ApprovalAnswered(body) => body.call.run,
         })
     }
 }

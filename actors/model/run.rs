@@ -3,7 +3,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    AccountId, Amounts, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking,
+    AccountId, Amounts, Doubt, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking,
     ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
@@ -89,6 +89,9 @@ pub struct RunSpec {
     /// The caller's system message, for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,
+    /// What is done about calls of which nobody knows what became.
+    #[serde(default, skip_serializing_if = "Doubt::is_default")]
+    pub in_doubt: Doubt,
     /// The rehearsal script it runs against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
@@ -195,6 +198,7 @@ mod tests {
             tools: Vec::new(),
             limits: Limits::default(),
             system: None,
+            in_doubt: Doubt::default(),
             script: None,
         };
         let check = |style, level, thinking, told, untold| {

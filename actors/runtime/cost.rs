@@ -38,7 +38,9 @@ impl Bill {
             | Body::CallStarted(_)
             | Body::CallEnded(_)
             | Body::CallLost(_)
-            | Body::MessageSteered(_) => {}
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalAnswered(_) => {}
         }
     }
 
@@ -68,7 +70,7 @@ impl Bill {
 mod tests {
     use super::*;
     use crate::model::{
-        Amounts, AssistantMessage, Finish, Hash, Incarnation, LateSettled, Limits, ModelAnswered,
+        Amounts, AssistantMessage, Doubt, Finish, Hash, Incarnation, LateSettled, Limits, ModelAnswered,
         ModelStarted, ModelTraits, Price, RunAccepted, RunId, Timestamp,
     };
 
@@ -98,6 +100,7 @@ mod tests {
             tools: Vec::new(),
             limits: Limits::default(),
             system: None,
+            in_doubt: Doubt::default(),
             script: None,
         };
         let (images, history) = (Arc::default(), Arc::default());

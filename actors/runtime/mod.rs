@@ -1,6 +1,7 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
 mod answer;
+mod approvals;
 mod cost;
 mod narration;
 mod orders;
@@ -28,6 +29,7 @@ use crate::{
     supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
 };
 pub use answer::{AnswerSource, Said};
+pub use approvals::{Question, questions};
 pub use cost::Bill;
 pub use orders::Steered;
 pub use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
@@ -103,7 +105,7 @@ impl Runtime {
 
     /// Waits until a run has its outcome. Only the waiting ends after `limit`.
     pub async fn wait(&self, run: RunId, limit: Option<Duration>) -> Result<RunResult, RunError> {
-        let wait = self.wait_for(run);
+        let wait = async { self.result(self.wait_until(run, |state| state == RunState::Ended).await?).await };
         match limit {
             None => wait.await,
             Some(limit) => {
@@ -112,16 +114,25 @@ impl Runtime {
         }
     }
 
-    async fn wait_for(&self, run: RunId) -> Result<RunResult, RunError> {
+    /// Waits until a run has its outcome or is parked, and says which.
+    pub async fn settled(&self, run: RunId) -> Result<RunRow, RunError> {
+        let is_settled = |state| match state {
+            RunState::Parked | RunState::Ended => true,
+            RunState::Queued | RunState::Running => false,
+        };
+        self.wait_until(run, is_settled).await
+    }
+
+    async fn wait_until(&self, run: RunId, is_so: impl Fn(RunState) -> bool) -> Result<RunRow, RunError> {
         loop {
-            let ending = self.hub().ending(run);
+            let settling = self.hub().settling(run);
             let row = self.row(run).await?;
-            if row.state == RunState::Ended {
-                return self.result(row).await;
+            if is_so(row.state) {
+                return Ok(row);
             }
             self.alive()?;
             // An error says as much as an end: look at the row again.
-            ending.await.unwrap_or_default();
+            settling.await.unwrap_or_default();
         }
     }
 

@@ -63,6 +63,13 @@ impl Narration {
             }
             Body::CallStarted(started) => self.started(started),
             Body::CallEnded(ended) => self.call_ended(ended),
+            Body::ApprovalRequested(request) => {
+                let (call, until) = (request.call, request.expires_at);
+                vec![(call.run, EventBody::Status(RunStatus::Parked { call, until }))]
+            }
+            Body::ApprovalAnswered(answered) => {
+                vec![(answered.call.run, EventBody::Status(RunStatus::Executing))]
+            }
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::LateSettled(_)
@@ -228,9 +235,9 @@ const fn stage(ended: &Ended) -> Lifecycle {
 mod tests {
     use super::*;
     use crate::model::{
-        Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, EffectClass, Failure,
-        FailureClass, Finish, Flaw, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping, StopReason,
-        Timestamp, ToolCall, Usage,
+        Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, Doubt, EffectClass,
+        Failure, FailureClass, Finish, Flaw, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping,
+        StopReason, Timestamp, ToolCall, Usage,
     };
 
     const RUN: RunId = RunId::from_bits(1);
@@ -289,6 +296,7 @@ mod tests {
             system: None,
             traits: Vec::new(),
             thinking: None,
+            in_doubt: Doubt::default(),
             script: None,
         };
         Body::RunAccepted(Box::new(RunAccepted {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, Ended, IdError, Message, ModelRef, RunId, RunSpec, SessionId,
+        Amounts, BootId, BreakerPolicy, CallId, Ended, IdError, Message, ModelRef, RunId, RunSpec, SessionId,
         Thinking, Timestamp, Usage,
     },
     port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
@@ -157,6 +157,9 @@ pub enum RunError {
     /// The run hears nothing any more.
     #[error("run {0} has ended or is about to; give its conversation a new task instead")]
     Ended(RunId),
+    /// There is nothing to decide about the call.
+    #[error("nobody is asked about call {0} (any more); see `hermod approvals list`")]
+    NotAsked(CallId),
     /// It was not accepted.
     #[error(transparent)]
     NotAccepted(NotAccepted),

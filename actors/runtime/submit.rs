@@ -166,7 +166,7 @@ impl RunRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Amounts, Limits, ModelRef, Thinking};
+    use crate::model::{Amounts, Doubt, Limits, ModelRef, Thinking};
 
     const RUN: RunId = RunId::from_bits(7);
 
@@ -184,6 +184,7 @@ mod tests {
                 ..Limits::default()
             },
             system: None,
+            in_doubt: Doubt::default(),
             script: None,
         }
     }

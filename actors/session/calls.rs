@@ -8,25 +8,15 @@ use std::{
 };
 
 use ractor::ActorRef;
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    hub::Piece,
-    model::{Attempt, CallEnd, CallId, CallStatus, SessionId},
-    policy::arguments,
-    port::{ArtifactName, Invocation, ModelRequest, Progress, Shelf},
+    model::{Attempt, CallId, SessionId},
+    port::ModelRequest,
     provider::Lease,
-    session::{
-        Inner, SessionMsg, Wiring, attempt, output::presentable, said::Published, seek, view::EncodedView,
-        watchdog,
-    },
-    supervisor::Address,
-    tool_executor::ToolExecutorMsg,
+    session::{Inner, SessionMsg, Wiring, attempt, said::Published, seek, view::EncodedView},
     turn::{Effect, Input, Turn},
 };
 
@@ -49,7 +39,7 @@ impl Default for Running {
 }
 
 impl CallTasks {
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tasks) = &mut *tasks else {
             // A set that is dropped aborts what is in it.
@@ -81,10 +71,10 @@ pub(crate) enum Begun {
 /// Starts tasks for one session.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    tasks: CallTasks,
-    session: ActorRef<SessionMsg>,
-    wiring: Arc<Wiring>,
-    id: SessionId,
+    pub(super) tasks: CallTasks,
+    pub(super) session: ActorRef<SessionMsg>,
+    pub(super) wiring: Arc<Wiring>,
+    pub(super) id: SessionId,
 }
 
 impl Tasks {
@@ -97,18 +87,25 @@ impl Tasks {
         Self { tasks, session, wiring, id }
     }
 
-    /// Cancels what is begun and not due, and forgets it.
+    /// Cancels what is begun and not due, and forgets it; but a tool call that is to be brought to its end is not forgotten
+    /// before it has ended.
     pub(crate) fn cancel_all_but(begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
+        let mut ending = Vec::new();
         begun.retain(|effect, begun| {
             let keep = due.contains(effect);
             if !keep {
                 match begun {
-                    Begun::Call(cancel) => cancel.cancel(),
+                    Begun::Call(cancel) => {
+                        cancel.cancel();
+                        let end = effect.ended().filter(|end| due.contains(end));
+                        ending.extend(end.map(|end| (end, Begun::Call(cancel.clone()))));
+                    }
                     Begun::Wait(handle) => handle.abort(),
                 }
             }
             keep
         });
+        begun.extend(ending);
     }
 
     /// Forgets all timers: one of them has gone off, and whatever is still to be waited for is due again.
@@ -187,66 +184,6 @@ impl Tasks {
         Begun::Call(cancel)
     }
 
-    /// Makes the attempt of a tool call that is started.
-    pub(crate) fn run(
-        &self,
-        turn: &Turn,
-        (call, attempt): (CallId, Attempt),
-        permit: OwnedSemaphorePermit,
-    ) -> Begun {
-        let cancel = CancellationToken::new();
-        let guard = Guard::new(self.session.clone(), call, attempt);
-        let Some((name, text, spec)) = turn.tool_call(call) else { return Begun::Call(cancel) };
-        let own = ArtifactName { session: self.id, call, attempt };
-        let shelf = Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own);
-        let invocation = arguments(text).map(|arguments| Invocation {
-            call,
-            attempt,
-            task: spec.task.as_str().into(),
-            workspace: spec.workspace.as_str().into(),
-            arguments,
-            now: self.wiring.clock.at(),
-            shelf: shelf.clone(),
-            cancel: cancel.clone(),
-            progress: self.progress(call, attempt),
-        });
-        let (tool, cancelled) = (self.wiring.tools.get(&name).cloned(), cancel.clone());
-        let executor = Arc::clone(&self.wiring.executor);
-        let span = tracing::info_span!(
-            "tool_call",
-            session = %self.id,
-            run = %call.run,
-            call = %call,
-            attempt,
-            tool = %name,
-        );
-        let task = async move {
-            let lost = Report(executor, Some(Arc::clone(&name)));
-            let end = match (tool, invocation) {
-                (Some(tool), Ok(invocation)) => watchdog::end(&*tool, invocation).await,
-                (None, _) => {
-                    let error = format!("the tool `{name}` is not there any more");
-                    CallEnd::error(CallStatus::Error, &error, None, "try another way")
-                }
-                (_, Err(error)) => {
-                    CallEnd::error(CallStatus::Error, &error.to_string(), None, "send one JSON object")
-                }
-            };
-            let end = presentable(end, &shelf, &cancelled).await;
-            drop(permit);
-            lost.ended();
-            tracing::debug!(status = ?end.status, "ended");
-            guard.answer(Input::ToolEnded { call, attempt, end });
-        };
-        self.tasks.spawn(task.instrument(span));
-        Begun::Call(cancel)
-    }
-
-    fn progress(&self, call: CallId, attempt: Attempt) -> Progress {
-        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
-        Progress::new(move |note| published.publish(|| Piece::Progress(note.into())))
-    }
-
     /// A call that is started without the grant it was started with cannot be made: it is lost, and tried again.
     pub(crate) fn lost(&self, call: CallId, attempt: Attempt) -> Begun {
         drop(Guard::new(self.session.clone(), call, attempt));
@@ -307,17 +244,17 @@ fn tell(session: &ActorRef<SessionMsg>, said: Inner) {
 }
 
 /// Answers `Lost` unless the task has answered.
-struct Guard {
+pub(super) struct Guard {
     session: ActorRef<SessionMsg>,
     lost: Option<Input>,
 }
 
 impl Guard {
-    fn new(session: ActorRef<SessionMsg>, call: CallId, attempt: Attempt) -> Self {
+    pub(super) fn new(session: ActorRef<SessionMsg>, call: CallId, attempt: Attempt) -> Self {
         Self { session, lost: Some(Input::Lost { call, attempt }) }
     }
 
-    fn answer(mut self, input: Input) {
+    pub(super) fn answer(mut self, input: Input) {
         self.lost = None;
         tell(&self.session, Inner::Input(input));
     }
@@ -327,31 +264,6 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(lost) = self.lost.take() {
             tell(&self.session, Inner::Input(lost));
-        }
-    }
-}
-
-/// Tells the executor how a tool's task ended.
-struct Report(Arc<Address<ToolExecutorMsg>>, Option<Arc<str>>);
-
-impl Report {
-    fn ended(mut self) {
-        if let Some(tool) = self.1.take() {
-            self.send(ToolExecutorMsg::Ended(tool));
-        }
-    }
-
-    fn send(&self, message: ToolExecutorMsg) {
-        if self.0.cast(message).is_err() {
-            tracing::debug!("the executor is gone");
-        }
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        if let Some(tool) = self.1.take() {
-            self.send(ToolExecutorMsg::Lost(tool));
         }
     }
 }

@@ -10,6 +10,7 @@ mod said;
 mod seek;
 mod shell;
 mod stored;
+mod tools;
 mod view;
 mod watchdog;
 mod write;
@@ -56,6 +57,10 @@ pub(crate) enum SessionMsg {
     StopAtRest(RunId, StopReason, [RpcReplyPort<()>; 2]),
     /// Say something to a run (`Input::Steer`); answered, when that is durable, with whether the run is there to hear it.
     Steer(Input, RpcReplyPort<bool>),
+    /// Decide about a call in doubt (`Input::Decided`); answered, when that is durable, with whether it was asked.
+    Decide(Input, RpcReplyPort<bool>),
+    /// Likewise, and start nothing; the second is answered like `Suspend`.
+    DecideAtRest(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
     /// What it is at: only the testkit asks.
@@ -192,6 +197,8 @@ impl Actor for Session {
             | SessionMsg::Stop(..)
             | SessionMsg::StopAtRest(..)
             | SessionMsg::Steer(..)
+            | SessionMsg::Decide(..)
+            | SessionMsg::DecideAtRest(..)
             | SessionMsg::Suspend(_)
             | SessionMsg::Inner(_)) => {
                 state.take(message);

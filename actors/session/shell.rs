@@ -9,6 +9,7 @@ use std::{
 
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{CallId, Now, SessionId},
@@ -63,6 +64,8 @@ pub(super) enum Reply {
     Submit(Caller),
     Stop(RpcReplyPort<()>),
     Steer(RpcReplyPort<bool>),
+    /// With whether the question was open.
+    Decide(RpcReplyPort<bool>, bool),
 }
 
 pub(super) struct InFlight {
@@ -121,6 +124,11 @@ impl State {
                 self.wait(Input::Stop { run: Some(run), reason }, Some(Reply::Stop(stopped)), None);
             }
             SessionMsg::Steer(input, reply) => self.wait(input, Some(Reply::Steer(reply)), None),
+            SessionMsg::Decide(input, reply) => self.wait(input, Some(Reply::Decide(reply, false)), None),
+            SessionMsg::DecideAtRest(input, reply, rested) => {
+                self.suspending = Some(rested);
+                self.wait(input, Some(Reply::Decide(reply, false)), None);
+            }
             SessionMsg::Inner(Inner::Input(input)) => {
                 if matches!(input, Input::Woke) {
                     Tasks::forget_timers(&mut self.begun);
@@ -184,6 +192,7 @@ impl State {
         self.decide();
         if self.in_flight.is_none()
             && self.waiting.is_empty()
+            && !self.begun.keys().any(Effect::is_end)
             && let Some(reply) = self.suspending.take()
         {
             if reply.send(()).is_err() {
@@ -197,13 +206,15 @@ impl State {
     pub(super) fn begin_due(&mut self) {
         let now = self.now();
         let Life::Awake(turn) = &self.life else { return };
-        if self.suspending.is_some() {
-            return;
+        let (due, rests) = (turn.due(now), self.suspending.is_some());
+        if rests {
+            // What runs goes on in the next incarnation; only what stopped runs have left behind is still ended.
+            self.begun.retain(|effect, _| !effect.is_end() || due.contains(effect));
+        } else {
+            Tasks::cancel_all_but(&mut self.begun, &due);
         }
-        let due = turn.due(now);
-        Tasks::cancel_all_but(&mut self.begun, &due);
         for effect in due {
-            if self.begun.contains_key(&effect) {
+            if self.begun.contains_key(&effect) || (rests && !effect.is_end()) {
                 continue;
             }
             let begun = match effect {
@@ -213,8 +224,16 @@ impl State {
                 },
                 Effect::Run { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Permit(permit)) => self.tasks.run(turn, (call, attempt), permit),
+                    None if turn.is_of_before(call) => {
+                        self.tasks.attach(turn, (call, attempt), CancellationToken::new())
+                    }
                     Some(Grant::Lease(_)) | None => self.tasks.lost(call, attempt),
                 },
+                Effect::End { call, attempt } => {
+                    let cancel = CancellationToken::new();
+                    cancel.cancel();
+                    self.tasks.attach(turn, (call, attempt), cancel)
+                }
                 Effect::Seek { call, attempt } => self.tasks.seek(turn, call, attempt),
                 Effect::WakeAt(time) => self.tasks.wake_in(time.ms_since(now.at)),
                 Effect::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),

@@ -64,6 +64,12 @@ impl State {
             Life::Waking => return,
         };
         self.publish(first, records);
+        self.forget_ended(records);
+        if let Life::Awake(turn) = &self.life
+            && let Some(run) = turn.parked()
+        {
+            self.wiring.hub.settled(run);
+        }
         let at = records.first().map_or_else(Timestamp::default, |record| record.at);
         self.answer(inputs, at);
         self.begin_due();
@@ -79,7 +85,35 @@ impl State {
             }
             if let Body::RunEnded(ended) = &record.body {
                 tracing::info!(session = %self.id, run = %ended.run, outcome = %ended.ended, "run ended");
-                hub.ended(ended.run);
+                hub.settled(ended.run);
+            }
+        }
+    }
+
+    /// What tools have kept to find calls again is not needed when their ends are on disk.
+    fn forget_ended(&self, records: &[Durable<Arc<Record>>]) {
+        for record in records {
+            match &record.body {
+                Body::CallEnded(ended) if ended.attempt > 0 => {
+                    self.wiring.tools.forget(ended.call, ended.attempt);
+                }
+                Body::CallLost(lost) => self.wiring.tools.forget(lost.call, lost.attempt),
+                Body::CallEnded(_)
+                | Body::SessionOpened(_)
+                | Body::SessionRevived(_)
+                | Body::RunAccepted(_)
+                | Body::RunStopping(_)
+                | Body::RunEnded(_)
+                | Body::ModelStarted(_)
+                | Body::ModelAnswered(_)
+                | Body::ModelFailed(_)
+                | Body::ModelWaiting(_)
+                | Body::LateSettled(_)
+                | Body::CallAdmitted(_)
+                | Body::CallStarted(_)
+                | Body::MessageSteered(_)
+                | Body::ApprovalRequested(_)
+                | Body::ApprovalAnswered(_) => {}
             }
         }
     }
@@ -95,6 +129,7 @@ impl State {
                 (Input::Steer { next, .. }, Some(Reply::Steer(reply))) => {
                     reply.send(self.has_heard(next)).is_err()
                 }
+                (_, Some(Reply::Decide(reply, open))) => reply.send(open).is_err(),
                 (_, Some(Reply::Submit(_) | Reply::Steer(_)) | None) => false,
             };
             if gone {

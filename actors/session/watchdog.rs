@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{Answer, Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass},
-    port::{ArtifactError, Invocation, Tool},
+    port::{ArtifactError, Boot, Found, Invocation, Tool},
 };
 
 /// An adapter keeps the deadline of a whole call (1,800 s) itself; this is for one that does not.
@@ -66,6 +66,22 @@ pub(super) async fn kept(
         kept = keeping => kept,
         () = stopped => late(),
         () = sleep(KEEPING) => late(),
+    }
+}
+
+/// Finds out what became of a call of before. Whoever takes longer than the call itself may does not know.
+pub(super) async fn found(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> Found {
+    let limit = tool.limit(&invocation.arguments).unwrap_or(TOOL);
+    let cancel = invocation.cancel.clone();
+    let stopped = async {
+        cancel.cancelled().await;
+        sleep(STOPPING).await;
+    };
+    tokio::select! {
+        biased;
+        found = tool.attach(invocation, boot) => found,
+        () = stopped => Found::Unknown,
+        () = sleep(limit) => Found::Unknown,
     }
 }
 

@@ -52,7 +52,12 @@ impl State {
                 (true, Some(Reply::Submit(caller))) => {
                     caller.answer(Err(NotAccepted::HasHistory(self.id)));
                 }
-                (_, reply) => {
+                (_, mut reply) => {
+                    if let (Some(Reply::Decide(_, open)), Input::Decided { call, .. }) =
+                        (&mut reply, &waiting.input)
+                    {
+                        *open = draft.asks(*call);
+                    }
                     draft.feed(&waiting.input);
                     taken.push(Waiting { reply, ..waiting });
                 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     Defaults, World,
-    model::{BreakerPolicy, CallId, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
+    model::{BreakerPolicy, CallId, Doubt, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
     port::{ArtifactName, Artifacts, Invocation, Journal, Progress, Shelf, Tool},
     testkit::{MemoryArtifacts, ScriptedProvider, VirtualClock},
 };
@@ -38,6 +38,7 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
         system: None,
         traits: Vec::new(),
         thinking: None,
+        in_doubt: Doubt::default(),
         script: None,
     }
 }

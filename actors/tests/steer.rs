@@ -101,7 +101,7 @@ async fn a_run_that_nobody_runs_is_stopped_and_what_waits_behind_it_is_not_begun
     assert_eq!(row.ended.unwrap().outcome, Outcome::Stopped);
     assert_eq!(runtime.row(second.run).await.unwrap().state, RunState::Running, "it has begun and waits");
     let records = kinds(&runtime, first.session).await;
-    assert_eq!(records[records.len() - 3..], ["session.revived", "call.ended", "run.ended"]);
+    assert_eq!(records[records.len() - 3..], ["run.stopping", "call.ended", "run.ended"]);
     runtime.stop_at_rest(first.run, StopReason::Command).await.unwrap();
     assert_eq!(kinds(&runtime, first.session).await, records, "to stop it again does nothing");
     runtime.stop_at_rest(second.run, StopReason::Command).await.unwrap();

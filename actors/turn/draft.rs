@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallEnd, CallEnded, CallId, CallLost, CallStarted, CallStatus, Cause, EffectClass, Ended,
-        Failure, FailureClass, Incarnation, Ledger, ModelFailed, NoAllowance, Now, Outcome, Record,
-        RunAccepted, RunEnded, RunId, RunRow, RunStopping, SessionOpened, StopReason, Usage,
+        Body, CallEnd, CallEnded, CallId, CallStarted, CallStatus, Cause, Ended, Failure, FailureClass,
+        Incarnation, Ledger, ModelFailed, NoAllowance, Now, Outcome, Record, RunAccepted, RunEnded, RunId,
+        RunRow, RunStopping, SessionOpened, StopReason, Usage,
     },
     policy::Candidate,
     port::Index,
@@ -16,9 +16,6 @@ use crate::{
         run::{Call, CallState, Phase, Run, Step},
     },
 };
-
-/// How many times a repeatable call is started again after its task was lost.
-const TOOL_ATTEMPTS: u32 = 3;
 
 /// What was decided: everything that belongs into one append.
 #[derive(Debug, Default)]
@@ -96,6 +93,8 @@ impl Draft {
                 self.model_failed((*call, *attempt), &failure, &Outlook::default());
             }
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
+            Input::NeverBegun { call, attempt } => self.never_begun(*call, *attempt),
+            Input::Decided { call, verdict } => self.decided(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Woke => self.check_time(),
@@ -117,7 +116,11 @@ impl Draft {
         let seeks = self.turn.due(self.now).into_iter().filter_map(|effect| match effect {
             Effect::Seek { call, attempt } if call.n == 0 => Some(Want::Lease { call, attempt }),
             Effect::Seek { call, attempt } => Some(Want::Permit { call, attempt }),
-            Effect::Ask { .. } | Effect::Run { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => None,
+            Effect::Ask { .. }
+            | Effect::Run { .. }
+            | Effect::End { .. }
+            | Effect::WakeAt(_)
+            | Effect::WakeAtActive(_) => None,
         });
         seeks.collect()
     }
@@ -143,8 +146,12 @@ impl Draft {
         }
         let record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.account(&record.body);
+        let was_parked = self.run().is_some_and(Run::is_parked);
         self.turn.fold(&record);
         self.list(&record.body);
+        if was_parked != self.run().is_some_and(Run::is_parked) {
+            self.list_running();
+        }
         self.decision.records.push(Arc::new(record));
     }
 
@@ -160,7 +167,7 @@ impl Draft {
     }
 
     /// The arguments of a call as the model wrote them.
-    fn arguments(&self, id: CallId) -> &str {
+    pub(super) fn arguments(&self, id: CallId) -> &str {
         let Some(Step::Acting(acting)) = self.run().map(|run| &run.step) else { return "" };
         let asked = usize::try_from(id.n).ok().and_then(|n| acting.answer.calls.get(n.checked_sub(1)?));
         asked.map_or("", |call| call.arguments.as_str())
@@ -182,10 +189,11 @@ impl Draft {
         self.refused.is_none() && self.run().is_some_and(|run| run.stopping.is_none())
     }
 
-    /// The attempt of a tool call that is started, 0 if none is.
+    /// The attempt of a tool call that was started, 0 if none was.
     fn attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
             Some(CallState::Started(started, _)) => started.attempt,
+            Some(CallState::Parked(doubtful)) => doubtful.attempt,
             Some(CallState::Proposed | CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_))
             | None => 0,
         }
@@ -208,7 +216,9 @@ impl Draft {
             | Body::CallAdmitted(_)
             | Body::CallEnded(_)
             | Body::CallLost(_)
-            | Body::MessageSteered(_) => false,
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalAnswered(_) => false,
         })
     }
 
@@ -236,35 +246,6 @@ impl Draft {
         self.end_if_stopped();
     }
 
-    /// A lost call is started again if that is safe; else what became of it is in doubt.
-    pub(super) fn tool_lost(&mut self, id: CallId, attempt: u32) {
-        let Some(call) = self.call(id).cloned() else { return };
-        let CallState::Started(started, since) = &call.state else { return };
-        if started.attempt != attempt {
-            return;
-        }
-        let stopping = self.run().is_some_and(|run| run.stopping.is_some());
-        match call.effect {
-            EffectClass::Once => {
-                let end = super::recovery::in_doubt(&call, self.arguments(id), *since);
-                self.end_call(id, attempt, end);
-            }
-            EffectClass::Pure | EffectClass::Idempotent if stopping => {
-                let end = CallEnd::error(CallStatus::Stopped, "the run was stopped", None, "nothing to do");
-                self.end_call(id, attempt, end);
-            }
-            EffectClass::Pure | EffectClass::Idempotent if attempt >= TOOL_ATTEMPTS => {
-                let hint = "the tool fails inside; try another way";
-                let end =
-                    CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
-                self.end_call(id, attempt, end);
-            }
-            EffectClass::Pure | EffectClass::Idempotent => {
-                self.push(Body::CallLost(CallLost { call: id, attempt }));
-            }
-        }
-    }
-
     fn stop(&mut self, run: Option<RunId>, reason: StopReason) {
         let current = self.run().map(|run| run.id);
         let Some(id) = run.or(current) else { return };
@@ -277,6 +258,7 @@ impl Draft {
     }
 
     fn check_time(&mut self) {
+        self.give_up_waiting();
         let Some(run) = self.run().filter(|run| run.stopping.is_none()) else { return };
         let over = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
         if let Some((_, limit_ms, outcome)) = over {
@@ -297,7 +279,8 @@ impl Draft {
         // Started in this very draft: nothing has been done yet, and nothing will be.
         let here = |call: &&Call| matches!(&call.state, CallState::Started(s, _) if self.started_here(s.call, s.attempt));
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
-        if run.open_calls() == 0 && unstarted.is_empty() && asking.is_none() {
+        let doubtful = run.doubtful();
+        if run.open_calls() == 0 && unstarted.is_empty() && doubtful.is_empty() && asking.is_none() {
             return self.end_run(ended);
         }
         self.push(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
@@ -315,6 +298,9 @@ impl Draft {
             let hint = format!("the run ends: {ended}");
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
             self.end_call(call, self.attempt(call), end);
+        }
+        for doubtful in doubtful {
+            self.stay_in_doubt(&doubtful, None);
         }
         self.end_if_stopped();
     }

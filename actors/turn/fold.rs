@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, AssistantMessage, Body, CallAdmitted, CallEnded, CallId, CallStarted, EffectClass,
-        FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now, Record,
-        RunAccepted, RunEnded, Usage,
+        Access, ApprovalRequested, AssistantMessage, Body, CallAdmitted, CallEnded, CallId, CallStarted,
+        EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now,
+        Record, RunAccepted, RunEnded, Usage,
     },
     policy::{Billing, billing, fit_name, may_pass},
     turn::{
@@ -15,7 +15,7 @@ use crate::{
         asking::{Asked, Asking, Patience, Pause},
         history::CallResult,
         ladder::Ladder,
-        run::{Acting, Call, CallState, Phase, Queued, Run, Step},
+        run::{Acting, Call, CallState, Doubtful, Phase, Queued, Run, Step},
         steer::fenced,
     },
 };
@@ -33,6 +33,7 @@ impl Turn {
                 self.boot = opened.boot.as_str().into();
             }
             Body::SessionRevived(revived) => {
+                self.taken_up(&revived.boot);
                 self.incarnation = revived.incarnation;
                 self.boot = revived.boot.as_str().into();
             }
@@ -61,13 +62,23 @@ impl Turn {
             Body::LateSettled(late) => self.late(late),
             Body::CallAdmitted(admitted) => self.admitted(admitted),
             Body::CallStarted(started) => self.started(started, now),
-            Body::CallEnded(ended) => self.call_ended(ended),
+            Body::CallEnded(ended) => {
+                self.wrote(ended, record.at);
+                self.call_ended(ended);
+            }
             Body::CallLost(lost) => {
                 if let Some(call) = self.call(lost.call) {
                     call.state = CallState::Admitted(lost.attempt + 1);
                 }
             }
             Body::MessageSteered(message) => self.steered(message),
+            Body::ApprovalRequested(request) => self.doubted(request, now),
+            // What follows from it is a record too.
+            Body::ApprovalAnswered(_) => {}
+        }
+        self.seen(record.at);
+        if let Phase::Running(run) = &mut self.phase {
+            run.note_parked(record.active_ms);
         }
     }
 
@@ -87,12 +98,14 @@ impl Turn {
         for message in self.messages_at_begin() {
             self.history.note(&fenced(&message));
         }
+        self.show_note();
         self.phase = Phase::Running(Box::new(Run {
             id: queued.accepted.run,
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
             began: now,
             uncounted_ms: 0,
+            parked_at: None,
             iteration: 1,
             usage: Usage::default(),
             spent_tokens: 0,
@@ -220,6 +233,18 @@ impl Turn {
         }
     }
 
+    fn doubted(&mut self, request: &ApprovalRequested, now: Now) {
+        let Some(call) = self.call(request.call) else { return };
+        if let CallState::Started(_, started_at) = call.state {
+            call.state = CallState::Parked(Arc::new(Doubtful {
+                request: request.clone(),
+                attempt: request.attempt,
+                started_at,
+                asked_at: now.at,
+            }));
+        }
+    }
+
     fn call_ended(&mut self, ended: &CallEnded) {
         if let Some(call) = self.call(ended.call) {
             call.state = CallState::Ended(Arc::new(ended.end.clone()));
@@ -271,7 +296,11 @@ fn result((asked, call): (&crate::model::ToolCall, &Call)) -> Option<CallResult>
             tool: fit_name(&call.tool),
             end: Arc::clone(end),
         }),
-        CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) | CallState::Same(_) => None,
+        CallState::Proposed
+        | CallState::Admitted(_)
+        | CallState::Started(..)
+        | CallState::Parked(_)
+        | CallState::Same(_) => None,
     }
 }
 

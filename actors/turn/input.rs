@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Image, Incarnation, ModelRef, ModelStarted,
-        NoAllowance, NotAnswered, Past, RunId, RunSpec, StopReason, Timestamp,
+        NoAllowance, NotAnswered, Past, RunId, RunSpec, StopReason, Timestamp, Verdict,
     },
     policy::{Otherwise, Standing},
     port::Intent,
@@ -37,8 +37,12 @@ pub(crate) enum Input {
     ModelFailed { call: CallId, attempt: Attempt, failure: Failure, outlook: Outlook },
     /// A tool call ended.
     ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
-    /// The task of a call ended without a word.
+    /// The task of a call ended without a word; or nobody knows what became of what an earlier incarnation had started.
     Lost { call: CallId, attempt: Attempt },
+    /// A tool call that an earlier incarnation had started was never begun, and that attempt never will be.
+    NeverBegun { call: CallId, attempt: Attempt },
+    /// A person has decided about a call that is in doubt.
+    Decided { call: CallId, verdict: Verdict },
     /// A run is to be stopped; `None` means the one under way.
     Stop { run: Option<RunId>, reason: StopReason },
     /// Something is said to a run; `next` identifies the message.
@@ -83,8 +87,10 @@ pub(crate) enum Fault {
 pub(crate) enum Effect {
     /// Make this attempt of the model call.
     Ask { call: CallId, attempt: Attempt },
-    /// Make this attempt of the tool call.
+    /// Make this attempt of the tool call; if an earlier incarnation has started it, find out what became of it.
     Run { call: CallId, attempt: Attempt },
+    /// Bring this attempt of the tool call to its end, whoever has started it.
+    End { call: CallId, attempt: Attempt },
     /// Wait for what the call needs before it may start: a lease (n = 0) or a permit.
     Seek { call: CallId, attempt: Attempt },
     /// Wake up at this time of the wall clock.
@@ -94,11 +100,28 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// What brings a tool call that this makes to its end.
+    pub(crate) const fn ended(&self) -> Option<Self> {
+        match *self {
+            Self::Run { call, attempt } => Some(Self::End { call, attempt }),
+            Self::Ask { .. }
+            | Self::End { .. }
+            | Self::Seek { .. }
+            | Self::WakeAt(_)
+            | Self::WakeAtActive(_) => None,
+        }
+    }
+
+    /// Whether something is brought to its end.
+    pub(crate) const fn is_end(&self) -> bool {
+        matches!(self, Self::End { .. })
+    }
+
     /// Whether it is only a time to wake up.
     pub(crate) const fn is_timer(&self) -> bool {
         match self {
             Self::WakeAt(_) | Self::WakeAtActive(_) => true,
-            Self::Ask { .. } | Self::Run { .. } | Self::Seek { .. } => false,
+            Self::Ask { .. } | Self::Run { .. } | Self::End { .. } | Self::Seek { .. } => false,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod answer;
 mod asking;
+mod doubt;
 mod draft;
 mod failing;
 mod fold;
@@ -12,6 +13,7 @@ mod history;
 mod input;
 mod ladder;
 mod limits;
+mod notice;
 mod recovery;
 mod repair;
 mod rows;
@@ -32,8 +34,8 @@ pub(crate) use repair::repair;
 
 use crate::{
     model::{
-        CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange, Record, RunId,
-        RunSpec, Seq, SessionId,
+        ApprovalRequested, CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange,
+        Record, RunId, RunSpec, Seq, SessionId, Timestamp,
     },
     policy::Candidate,
     turn::{
@@ -56,6 +58,7 @@ pub(crate) struct Turn {
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
     steering: steer::Steering,
+    unwritten: notice::Unwritten,
     /// What the last request began with.
     prefix: Option<Prefix>,
     phase: Phase,
@@ -89,6 +92,7 @@ impl Turn {
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),
+            unwritten: notice::Unwritten::default(),
             prefix: None,
             phase: Phase::Idle,
         }
@@ -186,6 +190,16 @@ impl Turn {
         let (call, asked) = calls.find(|(call, _)| call.id == id)?;
         Some((Arc::clone(&call.tool), &asked.arguments, &run.spec))
     }
+}
+
+/// The questions that wait for a person after these records of a session, and since when.
+pub(crate) fn questions<'a>(
+    session: SessionId,
+    records: impl Iterator<Item = &'a Record>,
+) -> Vec<(ApprovalRequested, Timestamp)> {
+    let mut turn = Turn::empty(session);
+    records.for_each(|record| turn.fold(record));
+    turn.questions()
 }
 
 /// The messages that the records of one run render to: for telling, never for doing.

@@ -1,15 +1,12 @@
 //! From a journal back to a turn. A replayed session is a [`Dormant`], which has no `due`: nothing is done before
 //! `Revived` is decided and durable. Then the same `due` speaks as ever.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use crate::{
     model::{
         Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Now, Record,
-        RunId, SessionId, SessionRevived, Timestamp,
+        RunId, SessionId, SessionRevived,
     },
     turn::{
         Input, Outlook, Turn,
@@ -84,7 +81,8 @@ impl Dormant {
 }
 
 impl Draft {
-    /// Takes the session up again: each open call gets its next attempt, or is in doubt.
+    /// Takes the session up again: each open call gets its next attempt; but of one that must not be repeated silently it
+    /// has to be found out what became of it.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
         let Some(run) = self.run() else { return };
@@ -98,6 +96,7 @@ impl Draft {
             run.calls().iter().map(|call| (call.id, call.state.clone())).collect();
         for (call, state) in open {
             match state {
+                CallState::Started(..) if self.call(call).is_some_and(Call::is_once) => {}
                 CallState::Started(started, _) => self.tool_lost(call, started.attempt),
                 CallState::Proposed => {
                     let end = CallEnd::error(
@@ -108,25 +107,9 @@ impl Draft {
                     );
                     self.end_call(call, 0, end);
                 }
-                CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_) => {}
+                CallState::Admitted(_) | CallState::Parked(_) | CallState::Same(_) | CallState::Ended(_) => {}
             }
         }
         self.end_if_stopped();
     }
 }
-
-/// What the model reads of a call that must not be repeated silently and whose end nobody saw.
-pub(super) fn in_doubt(call: &Call, arguments: &str, since: Timestamp) -> CallEnd {
-    let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
-    let error = format!(
-        "{} {} was started at {} and the runtime was interrupted before it saw the end: its effect is unknown; it may \
-         have happened in full, in part or not at all, and it may still be going on",
-        call.tool,
-        arguments.chars().take(SHOWN).collect::<String>(),
-        humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
-    );
-    CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
-}
-
-/// Characters of a call's arguments that are shown when it is in doubt.
-const SHOWN: usize = 2_000;

@@ -5,6 +5,7 @@ use crate::{
     model::{
         AccountId, Amounts, Body, Dimension, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted,
         NewAccount, Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage,
+        WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -42,6 +43,9 @@ impl Draft {
             }),
             Body::CallStarted(started) => reserve(ledger, started.call.run.into(), ONE_CALL),
             Body::CallEnded(ended) if ended.attempt > 0 => spend_call(ledger, ended.call.run.into()),
+            Body::CallLost(lost) if lost.why == WhyAgain::NeverBegun => {
+                settle(ledger, lost.call.run.into(), &ONE_CALL, &Amounts::default());
+            }
             Body::CallLost(lost) => spend_call(ledger, lost.call.run.into()),
             Body::CallEnded(_)
             | Body::CallAdmitted(_)
@@ -50,7 +54,9 @@ impl Draft {
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
-            | Body::MessageSteered(_) => {}
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalAnswered(_) => {}
         }
     }
 
@@ -90,7 +96,9 @@ impl Draft {
             | Body::CallStarted(_)
             | Body::CallEnded(_)
             | Body::CallLost(_)
-            | Body::MessageSteered(_) => {}
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalAnswered(_) => {}
         }
     }
 
@@ -101,7 +109,7 @@ impl Draft {
         self.decision.index.push(Index::Run(Box::new(row)));
     }
 
-    fn list_running(&mut self) {
+    pub(super) fn list_running(&mut self) {
         if let Some(row) = self.run().map(|run| self.running(run)) {
             self.index(row);
         }
@@ -121,7 +129,8 @@ impl Draft {
     fn running(&self, run: &Run) -> RunRow {
         let (at, seq) = run.accepted;
         let started_at = Some(run.began.at);
-        RunRow { state: RunState::Running, started_at, ..self.row(run.id, at, seq) }
+        let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
+        RunRow { state, started_at, ..self.row(run.id, at, seq) }
     }
 
     fn queued(&self, queued: &Queued) -> RunRow {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause, EffectClass, Ended, ModelRef,
-        ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        Access, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
+        EffectClass, Ended, ModelRef, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq,
+        Timestamp, Usage,
     },
     turn::{
         asking::{Asked, Asking, Pause},
@@ -38,8 +39,10 @@ pub(super) struct Run {
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) began: Now,
-    /// Active time since then that does not count: waits for a known reset that are over.
+    /// Active time since then that does not count: waits for a known reset or for a person that are over.
     pub(super) uncounted_ms: u64,
+    /// When it was parked, on the session's active clock.
+    pub(super) parked_at: Option<u64>,
     /// Iterations begun.
     pub(super) iteration: u32,
     pub(super) usage: Usage,
@@ -93,18 +96,36 @@ pub(super) enum CallState {
     Admitted(Attempt),
     /// It is started, by the record, made at the time.
     Started(Arc<CallStarted>, Timestamp),
+    /// What became of it is not known; a person is asked, since that time.
+    Parked(Arc<Doubtful>),
     /// It is the same as the call of this number, and gets its result.
     Same(u32),
     /// It has its result.
     Ended(Arc<CallEnd>),
 }
 
+/// A call in doubt, about which a person is asked.
+#[derive(Debug)]
+pub(super) struct Doubtful {
+    pub(super) request: ApprovalRequested,
+    pub(super) attempt: Attempt,
+    /// When it was started.
+    pub(super) started_at: Timestamp,
+    /// When the person was asked.
+    pub(super) asked_at: Timestamp,
+}
+
 impl Call {
+    /// Whether it must not be repeated silently.
+    pub(super) fn is_once(&self) -> bool {
+        self.effect == EffectClass::Once
+    }
+
     /// Whether a call before it in the same answer has not ended and conflicts with it.
     fn waits_for_any(&self, earlier: &[Self]) -> bool {
         earlier.iter().any(|call| match call.state {
             CallState::Ended(_) | CallState::Same(_) => false,
-            CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) => {
+            CallState::Proposed | CallState::Admitted(_) | CallState::Started(..) | CallState::Parked(_) => {
                 call.access.conflicts(&self.access)
             }
         })
@@ -146,6 +167,45 @@ impl Run {
         self.calls().iter().filter(|call| matches!(call.state, CallState::Started(..))).count()
     }
 
+    /// The calls in doubt about which a person is asked.
+    pub(super) fn doubtful(&self) -> Vec<Arc<Doubtful>> {
+        let calls = self.calls().iter();
+        calls
+            .filter_map(|call| match &call.state {
+                CallState::Parked(doubtful) => Some(Arc::clone(doubtful)),
+                CallState::Proposed
+                | CallState::Admitted(_)
+                | CallState::Started(..)
+                | CallState::Same(_)
+                | CallState::Ended(_) => None,
+            })
+            .collect()
+    }
+
+    /// Whether it waits for a person, and nothing else of it is under way.
+    pub(super) fn is_parked(&self) -> bool {
+        let calls = self.calls();
+        let is_busy = |(n, call): (usize, &Call)| match call.state {
+            CallState::Started(..) => true,
+            CallState::Proposed | CallState::Admitted(_) => !call.waits_for_any(&calls[..n]),
+            CallState::Parked(_) | CallState::Same(_) | CallState::Ended(_) => false,
+        };
+        let asks = calls.iter().any(|call| matches!(call.state, CallState::Parked(_)));
+        asks && self.stopping.is_none() && !calls.iter().enumerate().any(is_busy)
+    }
+
+    /// Follows with the limits' clock whether it is parked.
+    pub(super) fn note_parked(&mut self, active_ms: u64) {
+        match (self.is_parked(), self.parked_at) {
+            (true, None) => self.parked_at = Some(active_ms),
+            (false, Some(since)) => {
+                self.uncounted_ms += active_ms.saturating_sub(since);
+                self.parked_at = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
     /// Whether calls that are started go on to their end: always, but for a run that is being stopped. One that only
     /// has no allowance for more keeps every result that there is.
     fn lets_calls_end(&self) -> bool {
@@ -166,7 +226,8 @@ impl Run {
         let limits = &self.spec.limits;
         let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
         let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
-        let waiting = self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
+        let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
         let began = self.began.active_ms + self.uncounted_ms + waiting;
         timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
     }
@@ -189,7 +250,8 @@ impl Run {
 
     /// Whether time stands still for the limits.
     fn is_uncounted(&self, now: Now) -> bool {
-        self.pause().is_some_and(|pause| pause.uncounted.is_some() && !pause.is_over(now.at))
+        let pauses = self.pause().is_some_and(|pause| pause.uncounted.is_some() && !pause.is_over(now.at));
+        pauses || self.parked_at.is_some()
     }
 
     /// What ought to be in flight.
@@ -204,22 +266,32 @@ impl Run {
                     Asked::Wanted(_) => Effect::Seek { call, attempt },
                 });
             }
-            Step::Acting(acting) if self.lets_calls_end() => {
-                due.extend(acting.calls.iter().enumerate().filter_map(|(n, call)| match &call.state {
-                    CallState::Admitted(_) if call.waits_for_any(&acting.calls[..n]) => None,
-                    CallState::Admitted(attempt) => Some(Effect::Seek { call: call.id, attempt: *attempt }),
-                    CallState::Started(started, _) => {
-                        Some(Effect::Run { call: call.id, attempt: started.attempt })
-                    }
-                    CallState::Proposed | CallState::Same(_) | CallState::Ended(_) => None,
-                }));
+            Step::Acting(acting) => {
+                let calls = acting.calls.iter().enumerate();
+                due.extend(calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])));
             }
-            Step::Asking(_) | Step::Acting(_) | Step::Said(_) => {}
+            Step::Asking(_) | Step::Said(_) => {}
         }
         if self.stopping.is_none() && !self.is_uncounted(now) {
             due.extend(self.time_limits(now).map(|(end, ..)| Effect::WakeAtActive(end)));
         }
         due
+    }
+}
+
+impl Run {
+    /// What ought to be in flight of a call that has these before it in its answer.
+    fn due_of(&self, of: &Call, earlier: &[Call]) -> Option<Effect> {
+        let (call, goes_on) = (of.id, self.lets_calls_end());
+        match &of.state {
+            CallState::Admitted(attempt) if goes_on && !of.waits_for_any(earlier) => {
+                Some(Effect::Seek { call, attempt: *attempt })
+            }
+            CallState::Started(started, _) if goes_on => Some(Effect::Run { call, attempt: started.attempt }),
+            CallState::Started(started, _) => Some(Effect::End { call, attempt: started.attempt }),
+            CallState::Parked(doubtful) => Some(Effect::WakeAt(doubtful.request.expires_at)),
+            CallState::Admitted(_) | CallState::Proposed | CallState::Same(_) | CallState::Ended(_) => None,
+        }
     }
 }
 

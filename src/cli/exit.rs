@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     Loop = 4,
     /// `refused`.
     Refused = 5,
+    /// The run waits for a person.
+    Parked = 6,
     /// The provider cannot be used: 401, down, no API.
     Provider = 69,
     /// A part of the runtime died.
@@ -112,6 +114,7 @@ impl From<&RunError> for Exit {
             | RunError::NoSession(_)
             | RunError::NoRun(_)
             | RunError::Ended(_)
+            | RunError::NotAsked(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. }) | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,

@@ -45,6 +45,9 @@ impl Live {
             EventBody::Status(RunStatus::Waiting { reason, .. }) => {
                 self.model = Some(Work::new(format!("waiting   {}", shown(reason, PREVIEW)), now));
             }
+            EventBody::Status(RunStatus::Parked { call, .. }) => {
+                self.tools.insert(*call, Work::new("parked    a person is asked".into(), now));
+            }
             EventBody::TextDelta { delta, .. } => {
                 if let Some(model) = &mut self.model {
                     model.write(delta);

@@ -1,5 +1,6 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
+mod approvals;
 mod budget;
 mod completions;
 mod config;
@@ -57,6 +58,7 @@ enum Command {
     Tree(tree::TreeArgs),
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
+    Approvals(approvals::ApprovalsArgs),
     Rehearse(rehearse::RehearseArgs),
     Wire(wire::WireArgs),
     Config(config::ConfigArgs),
@@ -117,6 +119,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Tree(args) => tree::execute(args, &Inquiry::new(variables)?).await?,
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,

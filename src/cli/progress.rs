@@ -5,12 +5,13 @@ use std::{collections::HashMap, time::Duration};
 use hermod_actors::{
     Visible,
     model::{
-        Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered, ModelFailed, ModelWaiting,
-        Record, RunId,
+        Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered,
+        ModelFailed, ModelWaiting, Record, RunId, WhyAgain,
     },
 };
 
 use super::terminal::Tone;
+use crate::clock::rfc3339;
 
 /// Characters of arguments that are shown.
 const PREVIEW: usize = 100;
@@ -37,7 +38,7 @@ impl Progress {
     /// How a line about the record is meant.
     pub(crate) const fn tone(record: &Record) -> Tone {
         match &record.body {
-            Body::ModelFailed(_) | Body::CallLost(_) => Tone::Bad,
+            Body::ModelFailed(_) | Body::CallLost(_) | Body::ApprovalRequested(_) => Tone::Bad,
             Body::CallEnded(ended) => match ended.end.status {
                 CallStatus::Ok => Tone::Quiet,
                 CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
@@ -55,7 +56,8 @@ impl Progress {
             | Body::LateSettled(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
-            | Body::MessageSteered(_) => Tone::Quiet,
+            | Body::MessageSteered(_)
+            | Body::ApprovalAnswered(_) => Tone::Quiet,
         }
     }
 
@@ -80,7 +82,18 @@ impl Progress {
             Body::ModelWaiting(waiting) => Some(waits(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
-            Body::CallLost(lost) => Some(format!("{} lost, is started again", self.tool(lost.call))),
+            Body::CallLost(lost) => Some(format!("{} {}", self.tool(lost.call), why_again(lost.why))),
+            Body::ApprovalRequested(request) => {
+                let (call, until) = (request.call, rfc3339(request.expires_at));
+                let question = shown(&request.question, MESSAGE);
+                Some(format!(
+                    "asks      {question}\nasks      `hermod approvals allow {call}` or `hermod approvals deny {call}`, until \
+                     {until}"
+                ))
+            }
+            Body::ApprovalAnswered(answered) => {
+                Some(format!("{} {}", self.tool(answered.call), decision(answered)))
+            }
             Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
@@ -174,6 +187,21 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
     let skipped: Vec<String> = waiting.skipped.iter().map(|link| shown(&link.to_string(), MESSAGE)).collect();
     let wait = seconds(waiting.until.ms_since(record.at));
     format!("model {}   waits {wait}: {}", waiting.call.iteration, skipped.join("; "))
+}
+
+fn why_again(why: WhyAgain) -> &'static str {
+    match why {
+        WhyAgain::Lost => "lost, is started again",
+        WhyAgain::NeverBegun => "had not begun, is started again",
+        WhyAgain::InDoubt => "in doubt, is started again",
+    }
+}
+
+fn decision(answered: &ApprovalAnswered) -> String {
+    match answered.by {
+        Answerer::Person => answered.verdict.to_string(),
+        Answerer::Expiry => format!("{}: nobody answered", answered.verdict),
+    }
 }
 
 fn again(attempt: u32) -> String {

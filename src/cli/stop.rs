@@ -1,6 +1,6 @@
 //! `hermod stop`: ends runs as stopped, durably, whoever runs them.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use clap::Args;
 use hermod_actors::{
@@ -18,9 +18,8 @@ use super::{
     report, runs,
 };
 use crate::{
-    config::Config,
     control::{Answer, Lost, Reader, Request},
-    daemon::{self, Endpoints},
+    daemon,
 };
 
 /// End a run as stopped: at once if it waits for its model; its commands get two seconds to end by themselves
@@ -82,10 +81,7 @@ async fn alone(run: Option<&str>, journal: Arc<dyn Journal>, state: &Path) -> Re
     };
     let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else { return Ok(rows) };
     let spec = (*reader.accepted(open).await?.spec).clone();
-    // Nothing is started, so what the user has set does not matter, and what is wrong with it does not hinder.
-    let config = Config::load(&[], &BTreeMap::new())?;
-    let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
-    let daemon = daemon::start(journal, endpoints, (&config, Defaults { spec, prompt: "".into() })).await?;
+    let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
     let mut stopped = Vec::new();
     for row in rows {
         let done = daemon.runtime.stop_at_rest(row.id, StopReason::Command).await;

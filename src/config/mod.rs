@@ -26,8 +26,8 @@ pub use model::{
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{
-    Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, Level,
-    LevelSet, Limit, Model, Pool, Stored, Style, Text, Wait, WireName,
+    Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, InDoubt,
+    Level, LevelSet, Limit, Model, Pool, Stored, Style, Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
 pub use wires::resolve;

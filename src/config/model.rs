@@ -10,8 +10,8 @@ use super::{
     layer::{Layer, Origin},
     models::ModelSection,
     values::{
-        Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, Level, Limit,
-        Model, Pool, Stored, Text, Wait, WireName,
+        Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Level,
+        Limit, Model, Pool, Stored, Text, Wait, WireName,
     },
 };
 use crate::provider::{Cache, Deadlines};
@@ -44,6 +44,8 @@ pub struct Config {
     pub breaker: Breaker,
     /// The tools.
     pub tools: Tools,
+    /// What persons are asked.
+    pub approvals: Approvals,
     /// The store.
     pub store: Store,
     /// The local Ollama.
@@ -280,6 +282,8 @@ pub struct Attempts {
 pub struct Tools {
     /// Calls that may be under way at once.
     pub calls: Count,
+    /// What is done about a call of which nobody knows what became.
+    pub in_doubt: InDoubt,
     /// The tool `shell`.
     pub shell: Shell,
 }
@@ -290,6 +294,14 @@ pub struct Tools {
 pub struct Shell {
     /// Time of a command that the model sets no other for.
     pub timeout: Wait,
+}
+
+/// `approvals`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approvals {
+    /// For how long a person's answer is waited for.
+    pub expiry: Wait,
 }
 
 /// `store`.

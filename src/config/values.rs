@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hermod_actors::model::{Levels, ModelRef, PoolStrategy, Thinking, ThinkingStyle};
+use hermod_actors::model::{Levels, ModelRef, PoolStrategy, Thinking, ThinkingStyle, WhenInDoubt};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
@@ -66,6 +66,10 @@ pub struct Address(pub Option<String>);
 /// How much a model is to think; `None` if nothing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level(pub Option<Thinking>);
+
+/// What is done about a call in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InDoubt(pub WhenInDoubt);
 
 /// The levels of thinking that a model can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +158,12 @@ deserialize_by! {
         Some("") => Ok(Self(None)),
         Some(name) => Thinking::of_name(name).map(|level| Self(Some(level))).ok_or_else(no_level),
         None => Err(no_level()),
+    };
+    InDoubt: |value| match value.as_str() {
+        Some("tell") => Ok(Self(WhenInDoubt::Tell)),
+        Some("ask") => Ok(Self(WhenInDoubt::Ask)),
+        Some("retry") => Ok(Self(WhenInDoubt::Retry)),
+        Some(_) | None => Err("must be \"tell\", \"ask\" or \"retry\"".to_owned()),
     };
     LevelSet: |value| {
         let level = |value: &Value| value.as_str().and_then(Thinking::of_name);

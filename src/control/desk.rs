@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::{
-    model::{RunRow, Seq, SessionRow},
+    model::{CallId, RunRow, Seq, SessionRow, Verdict},
     port::Read,
 };
 use tokio::sync::{
@@ -41,6 +41,15 @@ pub enum Order {
         run: Box<RunRow>,
         /// What is said.
         text: Arc<str>,
+    },
+    /// Decide about a call of this run.
+    Decide {
+        /// The run.
+        run: Box<RunRow>,
+        /// The call.
+        call: CallId,
+        /// What is decided.
+        verdict: Verdict,
     },
     /// Tell which models are asked.
     Providers,
@@ -89,6 +98,8 @@ impl Desk {
             Request::Stop { run } => self.stop(&run).await,
             Request::StopAll {} => self.stop_all().await,
             Request::Steer { run, text } => self.steer(&run, text).await,
+            Request::ApprovalsList {} => self.reader.approvals().await.map(Answer::Approvals).map(Some),
+            Request::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
             Request::ProvidersStatus {} => self.order(Order::Providers).await,
             Request::ProvidersReset { name } => self.order(Order::ResetProvider(name)).await,
         };
@@ -189,6 +200,11 @@ impl Desk {
         self.order(Order::Steer { run, text: text.into() }).await
     }
 
+    async fn decide(&self, call: &str, verdict: Verdict) -> Result<Option<Answer>, Fault> {
+        let (run, call) = self.reader.asked(call).await?;
+        self.order(Order::Decide { run: Box::new(run), call, verdict }).await
+    }
+
     async fn order(&self, order: Order) -> Result<Option<Answer>, Fault> {
         let Some(orders) = &self.orders else { return Err(nobody(&order)) };
         let (reply, answer) = oneshot::channel();
@@ -217,7 +233,9 @@ fn nobody(order: &Order) -> Fault {
         Order::Providers | Order::ResetProvider(_) => {
             Fault::usage("no provider is asked from this process: it only looks into the store")
         }
-        Order::Stop(_) => Fault::new(FaultKind::Internal, "nothing runs in this process"),
+        Order::Stop(_) | Order::Decide { .. } => {
+            Fault::new(FaultKind::Internal, "nothing runs in this process")
+        }
     }
 }
 

@@ -53,6 +53,7 @@ impl From<RunError> for Fault {
             | RunError::NoSession(_)
             | RunError::NoRun(_)
             | RunError::Ended(_)
+            | RunError::NotAsked(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => FaultKind::Usage,
             RunError::Read(_)
             | RunError::NotAccepted(NotAccepted::Quarantined { .. })

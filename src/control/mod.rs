@@ -6,6 +6,7 @@
 //! Architecture invariant: no client can hold up the holder. Lines, connections, waiting and orders are bounded, and a
 //! connection is a task of its own.
 
+mod approvals;
 mod client;
 mod connection;
 mod desk;
@@ -21,6 +22,6 @@ mod tree;
 pub use client::{Client, Lost};
 pub use desk::{Desk, Order, Ordered, Orders};
 pub use fault::{Fault, FaultKind};
-pub use protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown};
+pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, shown};
 pub use reader::{Named, PAGE, Reader};
 pub use server::{ControlError, Server};

@@ -2,7 +2,9 @@
 
 use hermod_actors::{
     ProviderStatus,
-    model::{ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow},
+    model::{
+        CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp, Verdict,
+    },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -91,6 +93,17 @@ pub enum Request {
         /// What is said.
         text: String,
     },
+    /// What runs wait for a person to decide.
+    #[serde(rename = "approvals.list")]
+    ApprovalsList {},
+    /// Decides about a call.
+    #[serde(rename = "approvals.decide")]
+    ApprovalsDecide {
+        /// Which one; a run's id or `last` means the only one of that run.
+        call: String,
+        /// Whether it may be made.
+        verdict: Verdict,
+    },
     /// Which models are asked, and which are not for a while.
     #[serde(rename = "providers.status")]
     ProvidersStatus {},
@@ -146,6 +159,15 @@ pub enum Answer {
         /// The run that the message becomes if this one ends before it is read.
         next: RunId,
     },
+    /// To `approvals.list`.
+    Approvals(Vec<Approval>),
+    /// To `approvals.decide`: it is on disk.
+    Decided {
+        /// The call.
+        call: CallId,
+        /// Its run.
+        run: Box<RunRow>,
+    },
     /// To `providers.status`: those that this process can ask, by name.
     Providers(Vec<ProviderStatus>),
     /// To `providers.reset`: it is done.
@@ -174,6 +196,21 @@ pub struct RunDetail {
     /// The models whose part of the cost is not known.
     #[serde(default)]
     pub unpriced: Vec<ModelRef>,
+}
+
+/// A call about which a person is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// The call, which names the question.
+    pub call: CallId,
+    /// Its session.
+    pub session: SessionId,
+    /// What is known, and what is asked.
+    pub question: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// When the answer is taken for a no.
+    pub expires_at: Timestamp,
 }
 
 /// A session, and whether it can be read.
@@ -228,6 +265,8 @@ impl Answer {
             | Self::Tree(_)
             | Self::Stopped(_)
             | Self::Steered { .. }
+            | Self::Approvals(_)
+            | Self::Decided { .. }
             | Self::Providers(_)
             | Self::Reset { .. }
             | Self::Refused(_) => true,

@@ -195,7 +195,9 @@ impl Reader {
                 | Body::CallStarted(_)
                 | Body::CallEnded(_)
                 | Body::CallLost(_)
-                | Body::MessageSteered(_) => {}
+                | Body::MessageSteered(_)
+                | Body::ApprovalRequested(_)
+                | Body::ApprovalAnswered(_) => {}
             }
             Ok::<(), Fault>(())
         })

@@ -8,16 +8,11 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use super::{Driver, letters};
 use crate::{
     model::{
-        AssistantMessage, Body, CallEnd, CallId, CallStatus, EffectClass, Failure, FailureClass, Finish,
-        Limits, Message, NotAnswered, Outcome, Past, RetryPolicy, SessionId, StopReason, Timestamp, ToolCall,
-        WhyNot,
+        AssistantMessage, Body, CallEnd, CallId, CallStatus, Doubt, EffectClass, Failure, FailureClass,
+        Finish, Limits, Message, NotAnswered, Outcome, Past, RetryPolicy, SessionId, StopReason, Timestamp,
+        ToolCall, Verdict, WhenInDoubt, WhyAgain, WhyNot,
     },
-    turn::{
-        Cursor, Dormant, Effect, Fault, Input, Plan,
-        history::History,
-        repair::repair,
-        run::{CallState, Phase},
-    },
+    turn::{Cursor, Dormant, Effect, Fault, Input, Plan, history::History, repair::repair},
 };
 
 const EFFECTS: [EffectClass; 3] = [EffectClass::Pure, EffectClass::Idempotent, EffectClass::Once];
@@ -31,6 +26,8 @@ fn happen(driver: &mut Driver, (runs, said): (&mut u128, &mut u128), what: u8, h
             let timeout_ms = how.is_multiple_of(4).then_some(u64::from(how) * 10);
             let retry = RetryPolicy { fallback_on_refusal: how.is_multiple_of(3), ..RetryPolicy::default() };
             let limits = Limits { max_tokens: 100, timeout_ms, retry, ..Limits::default() };
+            let then = [WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry][usize::from(how / 16 % 3)];
+            driver.in_doubt = Doubt { then, patience_ms: u64::from(how) * 100 };
             let chain = &["p/m", "q/n", "r/o"][..=usize::from(how / 4 % 3)];
             driver.submit_to(chain, *runs, (limits, Past::default()));
         }
@@ -47,6 +44,11 @@ fn happen(driver: &mut Driver, (runs, said): (&mut u128, &mut u128), what: u8, h
             let to = u128::from(how / 2) % (*runs + 2);
             driver.steer(to, *said);
             driver.steer(to, *said);
+        }
+        3 if how.is_multiple_of(3) => {
+            let Some((request, _)) = driver.turn.questions().pop() else { return };
+            let verdict = [Verdict::Allow, Verdict::Deny][usize::from(how / 3 % 2)];
+            driver.feed(&Input::Decided { call: request.call, verdict });
         }
         3 => {
             driver.pass(u64::from(how) * 20);
@@ -75,10 +77,17 @@ fn serve(driver: &mut Driver, effect: Effect, how: u8) {
             driver.feed(&Input::Permitted { call, attempt });
         }
         Effect::Ask { call, attempt } => model_says(driver, call, attempt, how),
-        Effect::Run { call, attempt } => match how % 4 {
-            0 => {
-                driver.feed(&Input::Lost { call, attempt });
+        Effect::End { call, attempt } => match how % 4 {
+            0 => drop(driver.feed(&Input::Lost { call, attempt })),
+            1 => drop(driver.feed(&Input::NeverBegun { call, attempt })),
+            _ => {
+                let end = CallEnd::new(CallStatus::Stopped, "stopped");
+                driver.feed(&Input::ToolEnded { call, attempt, end });
             }
+        },
+        Effect::Run { call, attempt } => match how % 8 {
+            0 | 4 => drop(driver.feed(&Input::Lost { call, attempt })),
+            5 => drop(driver.feed(&Input::NeverBegun { call, attempt })),
             1 => {
                 let end = CallEnd::error(CallStatus::Error, "no", None, "other");
                 driver.feed(&Input::ToolEnded { call, attempt, end });
@@ -272,31 +281,23 @@ fn each_run_and_call_ends_once(driver: &Driver) {
         let Body::CallAdmitted(admitted) = &record.body else { continue };
         let ends = count(&|body| matches!(body, Body::CallEnded(ended) if ended.call == admitted.call));
         assert_eq!(ends, 1, "ends of call {}", admitted.call);
-        let started =
-            count(&|body| matches!(body, Body::CallStarted(started) if started.call == admitted.call));
-        assert!(admitted.effect != EffectClass::Once || started <= 1, "call {} was repeated", admitted.call);
+        let call = admitted.call;
+        let started = count(&|body| matches!(body, Body::CallStarted(started) if started.call == call));
+        let with_leave = count(
+            &|body| matches!(body, Body::CallLost(lost) if lost.call == call && lost.why != WhyAgain::Lost),
+        );
+        let is_once = admitted.effect == EffectClass::Once;
+        assert!(!is_once || started <= 1 + with_leave, "call {call} was repeated");
+        let asked = count(&|body| matches!(body, Body::ApprovalRequested(request) if request.call == call));
+        let answered = count(&|body| matches!(body, Body::ApprovalAnswered(answer) if answer.call == call));
+        assert!(answered <= asked, "call {call} has {answered} answers to {asked} questions");
     }
-}
-
-/// A call that is started and not due any more was cancelled: its task says so.
-fn cancelled(driver: &Driver) -> Option<Input> {
-    let Phase::Running(run) = &driver.turn.phase else { return None };
-    let started = run.calls().iter().find_map(|call| match &call.state {
-        CallState::Started(started, _) => Some(started),
-        CallState::Proposed | CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_) => None,
-    })?;
-    let end = CallEnd::new(CallStatus::Stopped, "stopped");
-    Some(Input::ToolEnded { call: started.call, attempt: started.attempt, end })
 }
 
 /// Serves what is due, kindly, until nothing is.
 fn come_to_rest(driver: &mut Driver) {
     for _ in 0..10_000 {
         let due = driver.turn.due(driver.now);
-        if let (true, Some(input)) = (due.is_empty(), cancelled(driver)) {
-            driver.feed(&input);
-            continue;
-        }
         let Some(effect) = due.iter().find(|effect| !effect.is_timer()).or_else(|| due.first()) else {
             return;
         };

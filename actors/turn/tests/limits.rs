@@ -1,7 +1,7 @@
 //! What a call may ask for.
 
 use super::*;
-use crate::model::{Amounts, Body, CallEnd, ModelTraits};
+use crate::model::{Amounts, Body, CallEnd, Doubt, ModelTraits};
 
 /// The output that the first call asks for, of a model that can write `max_output` tokens.
 #[track_caller]
@@ -17,6 +17,7 @@ fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: 
         tools: Vec::new(),
         limits: Limits { budget, max_tokens, ..Limits::default() },
         system: None,
+        in_doubt: Doubt::default(),
         script: None,
     };
     let (images, history) = (Arc::default(), Arc::new(Past::default()));

@@ -3,6 +3,7 @@
 mod any_history;
 mod calls;
 mod cases;
+mod doubt;
 mod fallback;
 mod ladder;
 mod limits;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, AssistantMessage, CallId, Durable, EffectClass, Failure, FailureClass, Finish, Hash,
+        Answer, AssistantMessage, CallId, Doubt, Durable, EffectClass, Failure, FailureClass, Finish, Hash,
         Incarnation, Limits, Message, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp, ToolCall,
         Usage,
     },
@@ -32,6 +33,8 @@ pub(super) struct Driver {
     pub(super) turn: Turn,
     pub(super) records: Vec<Durable<Arc<Record>>>,
     pub(super) now: Now,
+    /// What the specs of runs that are submitted say.
+    pub(super) in_doubt: Doubt,
     revivals: u32,
 }
 
@@ -41,7 +44,7 @@ impl Driver {
         let session = SessionId::from_bits(1);
         let turn = Dormant::empty(session).awake(&[]);
         let now = Now { at: Timestamp(1_000_000), active_ms: 0 };
-        let mut driver = Self { turn, records: Vec::new(), now, revivals: 1 };
+        let mut driver = Self { turn, records: Vec::new(), now, in_doubt: Doubt::default(), revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         driver.feed(&Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot: "b".into() });
         driver
@@ -80,6 +83,7 @@ impl Driver {
             system: None,
             traits: Vec::new(),
             thinking: None,
+            in_doubt: self.in_doubt,
             script: None,
         };
         let input = format!("task {n}").as_str().into();
@@ -100,12 +104,17 @@ impl Driver {
 
     /// The process dies, and the next one takes the session up from its records.
     pub(super) fn crash(&mut self) -> Vec<&'static str> {
+        self.crash_into("b")
+    }
+
+    /// Likewise, on this boot of the machine.
+    pub(super) fn crash_into(&mut self, boot: &str) -> Vec<&'static str> {
         let mut dormant = Dormant::empty(SessionId::from_bits(1));
         self.records.iter().for_each(|record| dormant.fold(record));
         self.turn = dormant.awake(&[]);
         self.revivals += 1;
         let incarnation = Incarnation { epoch: 1, revival: self.revivals };
-        self.feed(&Input::Revived { incarnation, boot: "b".into() })
+        self.feed(&Input::Revived { incarnation, boot: boot.into() })
     }
 
     pub(super) fn pass(&mut self, ms: u64) {
@@ -215,7 +224,7 @@ impl Driver {
     }
 }
 
-pub(super) fn run(n: u128) -> RunId {
+pub(super) const fn run(n: u128) -> RunId {
     RunId::from_bits(n)
 }
 
@@ -223,7 +232,7 @@ pub(super) fn model(n: u128, iteration: u32) -> CallId {
     CallId { run: run(n), iteration, n: 0 }
 }
 
-pub(super) fn tool(n: u128, iteration: u32, call: u32) -> CallId {
+pub(super) const fn tool(n: u128, iteration: u32, call: u32) -> CallId {
     CallId { run: run(n), iteration, n: call }
 }
 

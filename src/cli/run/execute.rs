@@ -71,6 +71,13 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             }
             (report::result(&result), exit)
         }
+        Ok(Followed::Parked) => {
+            let id = ids.map_or_else(|| "last".into(), |(run, _)| run.to_string());
+            say(format!(
+                "parked    run {id}: answer with `hermod approvals`, then it goes on with `hermod run --resume {id}`"
+            ));
+            (report::no_result(ids, "parked"), Exit::Parked)
+        }
         Ok(Followed::Left(exit)) => {
             let id = ids.map_or_else(|| "last".into(), |(run, _)| run.to_string());
             say(format!(
@@ -176,7 +183,7 @@ async fn hold(
     let followed = carry_out(&daemon.runtime, job, (&target, &reader), orders, ids).await;
     let told = match &followed {
         Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
-        Ok(Followed::Left(_)) | Err(_) => Ok(()),
+        Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
     };
     daemon.runtime.suspend().await;
     told.and(followed)

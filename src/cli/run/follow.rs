@@ -17,6 +17,8 @@ use crate::cli::{
 pub(crate) enum Followed {
     /// With the run's outcome.
     Ended(Box<RunResult>),
+    /// Because it waits for a person, and nothing else of it is under way.
+    Parked,
     /// By a signal: the run has no outcome yet and goes on at the next start.
     Left(Exit),
 }
@@ -52,7 +54,7 @@ impl Signals {
     }
 }
 
-/// Tells what a run does until it ends or a signal comes. The first SIGINT stops the run, a second one leaves it at
+/// Tells what a run does until it ends, is parked, or a signal comes. The first SIGINT stops the run, a second one leaves it at
 /// that; SIGTERM leaves at once.
 pub(crate) async fn follow(
     runtime: &Runtime,
@@ -80,6 +82,9 @@ pub(crate) async fn follow(
                     if ends(&record, run) {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
+                    if may_park(&record) && runtime.row(run).await?.state == RunState::Parked {
+                        return Ok(Followed::Parked);
+                    }
                 }
             }
             () = teller.frame() => teller.draw(),
@@ -100,6 +105,11 @@ fn tell(progress: &mut Progress, teller: &mut Teller, record: &Record) {
     if let Some(line) = progress.line(record) {
         teller.line(Progress::tone(record), &line);
     }
+}
+
+/// Whether a run may be parked from this record on.
+fn may_park(record: &Record) -> bool {
+    matches!(&record.body, Body::ApprovalRequested(_) | Body::CallEnded(_) | Body::SessionRevived(_))
 }
 
 fn ends(record: &Record, run: RunId) -> bool {

@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::{StreamExt, stream::FuturesUnordered};
 use hermod_actors::{
     RunError, Runtime,
-    model::{RunRow, SessionId, StopReason},
+    model::{CallId, RunRow, SessionId, StopReason, Verdict},
 };
 use tokio::time::timeout;
 
@@ -45,6 +45,7 @@ async fn carry_out(runtime: &Runtime, session: SessionId, Ordered { order, reply
     let done = match order {
         Order::Stop(rows) => stop(runtime, session, rows).await,
         Order::Steer { run, text } => steer(runtime, session, &run, text).await,
+        Order::Decide { run, call, verdict } => decide(runtime, session, (&run, call), verdict).await,
         Order::Providers => Ok(Answer::Providers(runtime.providers().await)),
         Order::ResetProvider(name) => reset(runtime, name).await,
     };
@@ -86,6 +87,21 @@ async fn steer(runtime: &Runtime, session: SessionId, run: &RunRow, text: Arc<st
     }
     let steered = runtime.steer(run.id, text).await?;
     Ok(Answer::Steered { run: steered.run, session: steered.session, next: steered.next })
+}
+
+/// Decides about a call of this process, or of a run that nobody runs.
+async fn decide(
+    runtime: &Runtime,
+    session: SessionId,
+    (run, call): (&RunRow, CallId),
+    verdict: Verdict,
+) -> Result<Answer, Fault> {
+    let decided = if run.session == session {
+        runtime.decide(call, verdict).await
+    } else {
+        runtime.decide_at_rest(call, verdict).await
+    };
+    Ok(Answer::Decided { call, run: Box::new(decided?) })
 }
 
 async fn reset(runtime: &Runtime, name: String) -> Result<Answer, Fault> {

@@ -1,0 +1,174 @@
+//! The tasks of tool calls: one that makes an attempt, and one that finds out what became of an attempt of before.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    hub::Piece,
+    model::{Attempt, CallEnd, CallId, CallStatus},
+    policy::arguments,
+    port::{ArtifactName, Boot, Found, Invocation, Progress, Shelf, Tool},
+    session::{
+        calls::{Begun, Guard, Tasks},
+        output::presentable,
+        said::Published,
+        watchdog,
+    },
+    supervisor::Address,
+    tool_executor::ToolExecutorMsg,
+    turn::{Input, Turn},
+};
+
+/// All that a task needs of its call.
+struct Called {
+    id: (CallId, Attempt),
+    name: Arc<str>,
+    tool: Option<Arc<dyn Tool>>,
+    /// Or why the arguments cannot be read.
+    invocation: Result<Invocation, String>,
+    shelf: Shelf,
+    cancel: CancellationToken,
+    span: tracing::Span,
+}
+
+impl Tasks {
+    /// Makes the attempt of the tool call that is started.
+    pub(super) fn run(&self, turn: &Turn, id: (CallId, Attempt), permit: OwnedSemaphorePermit) -> Begun {
+        let cancel = CancellationToken::new();
+        let guard = Guard::new(self.session.clone(), id.0, id.1);
+        let Some(called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+        let executor = Arc::clone(&self.wiring.executor);
+        let span = called.span.clone();
+        let task = async move {
+            let report = Report(executor, Some(Arc::clone(&called.name)));
+            let made = AssertUnwindSafe(called.make()).catch_unwind().await;
+            drop(permit);
+            let found = if let Ok(end) = made {
+                report.ended();
+                Found::Ended(end)
+            } else {
+                // It panicked, and what it had begun may go on without it.
+                drop(report);
+                called.find(Boot::Same).await
+            };
+            guard.answer(called.said(found).await);
+        };
+        self.tasks.spawn(task.instrument(span));
+        Begun::Call(cancel)
+    }
+
+    /// Finds out what became of the attempt that an earlier incarnation has started.
+    pub(super) fn attach(&self, turn: &Turn, id: (CallId, Attempt), cancel: CancellationToken) -> Begun {
+        let guard = Guard::new(self.session.clone(), id.0, id.1);
+        let Some(called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+        let (boot, span) = (turn.boot_of(id.0), called.span.clone());
+        let task = async move {
+            tracing::debug!(?boot, "taken up again");
+            let found = called.find(boot).await;
+            guard.answer(called.said(found).await);
+        };
+        self.tasks.spawn(task.instrument(span));
+        Begun::Call(cancel)
+    }
+
+    fn called(
+        &self,
+        turn: &Turn,
+        (call, attempt): (CallId, Attempt),
+        cancel: CancellationToken,
+    ) -> Option<Called> {
+        let (name, text, spec) = turn.tool_call(call)?;
+        let own = ArtifactName { session: self.id, call, attempt };
+        let shelf = Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own);
+        let invocation = arguments(text).map(|arguments| Invocation {
+            call,
+            attempt,
+            task: spec.task.as_str().into(),
+            workspace: spec.workspace.as_str().into(),
+            arguments,
+            now: self.wiring.clock.at(),
+            shelf: shelf.clone(),
+            cancel: cancel.clone(),
+            progress: self.progress(call, attempt),
+        });
+        let span = tracing::info_span!(
+            "tool_call",
+            session = %self.id,
+            run = %call.run,
+            call = %call,
+            attempt,
+            tool = %name,
+        );
+        let tool = self.wiring.tools.get(&name).cloned();
+        let invocation = invocation.map_err(|error| error.to_string());
+        Some(Called { id: (call, attempt), name, tool, invocation, shelf, cancel, span })
+    }
+
+    fn progress(&self, call: CallId, attempt: Attempt) -> Progress {
+        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
+        Progress::new(move |note| published.publish(|| Piece::Progress(note.into())))
+    }
+}
+
+impl Called {
+    async fn make(&self) -> CallEnd {
+        match (&self.tool, &self.invocation) {
+            (Some(tool), Ok(invocation)) => watchdog::end(&**tool, invocation.clone()).await,
+            (None, _) => {
+                let error = format!("the tool `{}` is not there any more", self.name);
+                CallEnd::error(CallStatus::Error, &error, None, "try another way")
+            }
+            (_, Err(error)) => CallEnd::error(CallStatus::Error, error, None, "send one JSON object"),
+        }
+    }
+
+    /// What the tool says of an attempt that was started before; of one that panics, nothing is known.
+    async fn find(&self, boot: Boot) -> Found {
+        let (Some(tool), Ok(invocation)) = (&self.tool, &self.invocation) else { return Found::Unknown };
+        let found = watchdog::found(&**tool, invocation.clone(), boot);
+        AssertUnwindSafe(found).catch_unwind().await.unwrap_or(Found::Unknown)
+    }
+
+    /// What the session is told.
+    async fn said(&self, found: Found) -> Input {
+        let (call, attempt) = self.id;
+        match found {
+            Found::Ended(end) => {
+                let end = presentable(end, &self.shelf, &self.cancel).await;
+                tracing::debug!(status = ?end.status, "ended");
+                Input::ToolEnded { call, attempt, end }
+            }
+            Found::NeverBegun => Input::NeverBegun { call, attempt },
+            Found::Unknown => Input::Lost { call, attempt },
+        }
+    }
+}
+
+/// Tells the executor how a tool's task ended.
+struct Report(Arc<Address<ToolExecutorMsg>>, Option<Arc<str>>);
+
+impl Report {
+    fn ended(mut self) {
+        if let Some(tool) = self.1.take() {
+            self.send(ToolExecutorMsg::Ended(tool));
+        }
+    }
+
+    fn send(&self, message: ToolExecutorMsg) {
+        if self.0.cast(message).is_err() {
+            tracing::debug!("the executor is gone");
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(tool) = self.1.take() {
+            self.send(ToolExecutorMsg::Lost(tool));
+        }
+    }
+}

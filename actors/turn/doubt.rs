@@ -1,0 +1,187 @@
+//! Calls whose end nobody saw: what may be done about them, and who is asked.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::{
+    model::{
+        Answerer, ApprovalAnswered, ApprovalRequested, Attempt, Body, CallEnd, CallId, CallLost, CallStatus,
+        Timestamp, Verdict, WhenInDoubt, WhyAgain,
+    },
+    turn::{
+        Turn,
+        draft::Draft,
+        run::{CallState, Doubtful, Phase, Run},
+    },
+};
+
+/// How many times a call is started again after its end was not seen.
+const ATTEMPTS: Attempt = 3;
+/// Characters of a call's arguments that are shown when it is in doubt.
+const SHOWN: usize = 2_000;
+
+impl Draft {
+    /// A lost call is started again if that is safe; else what became of it is in doubt.
+    pub(super) fn tool_lost(&mut self, id: CallId, attempt: Attempt) {
+        let Some(call) = self.call(id) else { return };
+        let CallState::Started(started, since) = &call.state else { return };
+        if started.attempt != attempt {
+            return;
+        }
+        let (since, is_once) = (*since, call.is_once());
+        let stopping = self.run().is_some_and(|run| run.stopping.is_some());
+        if is_once {
+            self.doubt(id, attempt, since);
+        } else if stopping {
+            let end = CallEnd::error(CallStatus::Stopped, "the run was stopped", None, "nothing to do");
+            self.end_call(id, attempt, end);
+        } else if attempt >= ATTEMPTS {
+            let hint = "the tool fails inside; try another way";
+            let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
+            self.end_call(id, attempt, end);
+        } else {
+            self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::Lost }));
+        }
+    }
+
+    /// A call that was started and never begun is started again.
+    pub(super) fn never_begun(&mut self, id: CallId, attempt: Attempt) {
+        let is_started = self.call(id).is_some_and(
+            |call| matches!(&call.state, CallState::Started(started, _) if started.attempt == attempt),
+        );
+        if !is_started {
+            return;
+        }
+        if self.run().is_some_and(|run| run.stopping.is_some()) {
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, "the run was stopped");
+            return self.end_call(id, attempt, end);
+        }
+        self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
+    }
+
+    /// What is done about a call in doubt is in its run's spec.
+    fn doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
+        let Some(run) = self.run() else { return };
+        let policy = run.spec.in_doubt;
+        let then = if run.stopping.is_some() { WhenInDoubt::Tell } else { policy.then };
+        match then {
+            WhenInDoubt::Retry if attempt < ATTEMPTS => {
+                self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::InDoubt }));
+            }
+            WhenInDoubt::Tell | WhenInDoubt::Retry => {
+                let end = self.in_doubt(call, since, None);
+                self.end_call(call, attempt, end);
+            }
+            WhenInDoubt::Ask => {
+                let question = format!("{}. Is it to be made again?", self.known(call, since));
+                let expires_at = self.now.at.plus_ms(policy.patience_ms);
+                self.push(Body::ApprovalRequested(ApprovalRequested { call, attempt, question, expires_at }));
+            }
+        }
+    }
+
+    /// Whether a person is asked about this call.
+    pub(crate) fn asks(&self, call: CallId) -> bool {
+        let doubtful = self.run().map(Run::doubtful).unwrap_or_default();
+        doubtful.iter().any(|doubtful| doubtful.request.call == call)
+    }
+
+    /// A person has decided.
+    pub(super) fn decided(&mut self, call: CallId, verdict: Verdict) {
+        let doubtful = self.run().map(Run::doubtful).unwrap_or_default();
+        let Some(doubtful) = doubtful.into_iter().find(|doubtful| doubtful.request.call == call) else {
+            return;
+        };
+        match verdict {
+            Verdict::Allow => {
+                let by = Answerer::Person;
+                self.push(Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by }));
+                let (attempt, why) = (doubtful.attempt, WhyAgain::InDoubt);
+                self.push(Body::CallLost(CallLost { call, attempt, why }));
+            }
+            Verdict::Deny => self.stay_in_doubt(&doubtful, Some(Answerer::Person)),
+        }
+    }
+
+    /// Nobody has decided in time.
+    pub(super) fn give_up_waiting(&mut self) {
+        for doubtful in self.run().map(Run::doubtful).unwrap_or_default() {
+            if doubtful.request.expires_at <= self.now.at {
+                self.stay_in_doubt(&doubtful, Some(Answerer::Expiry));
+            }
+        }
+    }
+
+    /// Ends a call about which a person was asked without making it again.
+    pub(super) fn stay_in_doubt(&mut self, doubtful: &Doubtful, by: Option<Answerer>) {
+        let call = doubtful.request.call;
+        if let Some(by) = by {
+            self.push(Body::ApprovalAnswered(ApprovalAnswered { call, verdict: Verdict::Deny, by }));
+        }
+        let end = self.in_doubt(call, doubtful.started_at, by);
+        self.end_call(call, doubtful.attempt, end);
+    }
+
+    /// What the model reads of a call that must not be repeated silently and whose end nobody saw.
+    fn in_doubt(&self, call: CallId, since: Timestamp, by: Option<Answerer>) -> CallEnd {
+        let asked = match by {
+            None => "",
+            Some(Answerer::Person) => "; the operator was asked and has decided that it is not made again",
+            Some(Answerer::Expiry) => {
+                "; the operator was asked and has not answered, so it is not made again"
+            }
+        };
+        let error = format!("{}{asked}", self.known(call, since));
+        CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
+    }
+
+    /// What is known of it.
+    fn known(&self, id: CallId, since: Timestamp) -> String {
+        let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
+        format!(
+            "{} {} was started at {} and the runtime was interrupted before it saw the end: its effect is unknown; it may \
+             have happened in full, in part or not at all, and it may still be going on",
+            self.call(id).map_or("a call", |call| &*call.tool),
+            self.arguments(id).chars().take(SHOWN).collect::<String>(),
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
+        )
+    }
+}
+
+impl Turn {
+    /// The questions that wait for a person, and since when.
+    pub(crate) fn questions(&self) -> Vec<(ApprovalRequested, Timestamp)> {
+        let Phase::Running(run) = &self.phase else { return Vec::new() };
+        run.doubtful().iter().map(|doubtful| (doubtful.request.clone(), doubtful.asked_at)).collect()
+    }
+
+    /// Whether the run under way waits for a person, and nothing else of it is under way.
+    pub(crate) fn parked(&self) -> Option<crate::model::RunId> {
+        match &self.phase {
+            Phase::Running(run) if run.is_parked() => Some(run.id),
+            Phase::Running(_) | Phase::Idle => None,
+        }
+    }
+
+    /// Whether an earlier incarnation has started this call.
+    pub(crate) fn is_of_before(&self, id: CallId) -> bool {
+        let Phase::Running(run) = &self.phase else { return false };
+        let started = |call: &super::run::Call| match &call.state {
+            CallState::Started(started, _) => call.id == id && started.incarnation != self.incarnation,
+            CallState::Proposed
+            | CallState::Admitted(_)
+            | CallState::Parked(_)
+            | CallState::Same(_)
+            | CallState::Ended(_) => false,
+        };
+        run.calls().iter().any(started)
+    }
+
+    /// The boot of the machine on which a call was started, beside the one that is now.
+    pub(crate) fn boot_of(&self, id: CallId) -> crate::port::Boot {
+        let Phase::Running(run) = &self.phase else { return crate::port::Boot::Other };
+        let here = run.calls().iter().any(|call| {
+            matches!(&call.state, CallState::Started(started, _) if call.id == id && started.boot == self.boot)
+        });
+        if here { crate::port::Boot::Same } else { crate::port::Boot::Other }
+    }
+}

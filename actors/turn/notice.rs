@@ -1,0 +1,77 @@
+//! What a start on another boot of the machine means for what the model has been told: what commands had written and the
+//! kernel had not yet brought to the disk may be gone.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use crate::{
+    model::{Access, BootId, CallEnded, FROM_RUNTIME, Timestamp},
+    turn::{
+        Turn,
+        asking::Asking,
+        run::{Phase, Step},
+    },
+};
+
+/// The kernel writes what was changed within 30 s: `vm.dirty_expire_centisecs`.
+const UNWRITTEN_MS: u64 = 30_000;
+
+/// What may not be on disk, and what the model is still to be told of that.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unwritten {
+    /// When the last call ended that may have written without syncing.
+    last: Option<Timestamp>,
+    /// When the last record was made.
+    seen: Timestamp,
+    note: Option<Arc<str>>,
+}
+
+impl Turn {
+    /// A record was made at this time.
+    pub(super) fn seen(&mut self, at: Timestamp) {
+        self.unwritten.seen = at;
+    }
+
+    /// A call has ended; called before it is folded.
+    pub(super) fn wrote(&mut self, ended: &CallEnded, at: Timestamp) {
+        let Phase::Running(run) = &self.phase else { return };
+        let mut calls = run.calls().iter();
+        if ended.attempt > 0
+            && calls.any(|call| call.id == ended.call && call.is_once() && call.access == Access::Anything)
+        {
+            self.unwritten.last = Some(at);
+        }
+    }
+
+    /// The session is taken up again on this boot; called before that is folded.
+    pub(super) fn taken_up(&mut self, boot: &BootId) {
+        let Unwritten { last, seen, .. } = self.unwritten;
+        let Some(last) = last.filter(|last| seen.ms_since(*last) <= UNWRITTEN_MS) else { return };
+        if *self.boot == **boot {
+            return;
+        }
+        let at = UNIX_EPOCH + Duration::from_millis(last.ms_since(Timestamp::default()));
+        let at = humantime::format_rfc3339_seconds(at);
+        self.unwritten.note = Some(
+            format!(
+                "\n\n{FROM_RUNTIME}the machine was started anew, perhaps after a loss of power. What shell commands \
+                 wrote in the 30 s before that, the last of them at {at}, may be missing: look before you rely on it.]"
+            )
+            .into(),
+        );
+        if let Phase::Running(run) = &self.phase
+            && matches!(&run.step, Step::Asking(Asking { since: None, is_repeated: false, .. }))
+        {
+            self.show_note();
+        }
+    }
+
+    /// Puts the note behind what the model reads next.
+    pub(super) fn show_note(&mut self) {
+        if let Some(note) = self.unwritten.note.take() {
+            self.history.note(&note);
+        }
+    }
+}

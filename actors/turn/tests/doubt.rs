@@ -1,0 +1,190 @@
+//! Calls whose end nobody saw.
+
+use super::{Driver, model, run, tool};
+use crate::{
+    model::{
+        Access, Body, CallEnd, CallStatus, Doubt, EffectClass, Finish, Hash, Limits, RunState, StopReason,
+        Verdict, WhenInDoubt,
+    },
+    port::{Boot, Index, Intent},
+    turn::{Effect, Input, Plan},
+};
+
+const CALL: crate::model::CallId = tool(1, 1, 1);
+const LOST: Input = Input::Lost { call: CALL, attempt: 1 };
+const DAY: u64 = 86_400_000;
+
+/// A run whose only call must not be repeated silently, had started, and was interrupted.
+fn interrupted(then: WhenInDoubt) -> Driver {
+    let mut driver = Driver::new();
+    driver.in_doubt = Doubt { then, ..Doubt::default() };
+    driver.submit(1, Limits { max_tokens: 100, timeout_ms: Some(60_000), ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    driver.answer(1, EffectClass::Once);
+    driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
+    driver.pass(1_000);
+    assert_eq!(driver.crash(), ["session.revived"]);
+    driver
+}
+
+/// What the model reads of the call.
+#[track_caller]
+fn check_told(driver: &Driver, status: CallStatus, parts: &[&str]) {
+    let end = driver.records.iter().rev().find_map(|record| {
+        let Body::CallEnded(ended) = &record.body else { return None };
+        Some(ended.end.clone())
+    });
+    let end = end.expect("the call has an end");
+    assert_eq!(end.status, status);
+    parts.iter().for_each(|part| assert!(end.content.contains(part), "`{part}` is missing: {}", end.content));
+}
+
+const KNOWN: &str = r#"tool {\"a\":1} was started at 1970-01-01T00:16:40Z"#;
+
+#[test]
+fn the_model_is_told_what_is_known() {
+    let mut driver = interrupted(WhenInDoubt::Tell);
+    assert_eq!(driver.turn.due(driver.now)[0], Effect::Run { call: CALL, attempt: 1 });
+    assert!(driver.turn.is_of_before(CALL));
+    assert_eq!(driver.turn.boot_of(CALL), Boot::Same);
+    assert_eq!(driver.feed(&LOST), ["call.ended"]);
+    check_told(
+        &driver,
+        CallStatus::InDoubt,
+        &[KNOWN, "its effect is unknown", "look at what is there before you repeat"],
+    );
+}
+
+#[test]
+fn what_is_found_counts_as_if_nothing_had_happened() {
+    let mut driver = interrupted(WhenInDoubt::Tell);
+    driver.crash_into("another boot");
+    assert_eq!(driver.turn.boot_of(CALL), Boot::Other);
+    let ended = Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("42") };
+    assert_eq!(driver.feed(&ended), ["call.ended"]);
+    check_told(&driver, CallStatus::Ok, &["42"]);
+
+    let mut driver = interrupted(WhenInDoubt::Tell);
+    assert_eq!(driver.feed(&Input::NeverBegun { call: CALL, attempt: 1 }), ["call.lost"]);
+    assert_eq!(driver.turn.due(driver.now)[0], Effect::Seek { call: CALL, attempt: 2 });
+    assert_eq!(driver.feed(&Input::NeverBegun { call: CALL, attempt: 1 }), [""; 0], "said twice");
+}
+
+#[test]
+fn it_is_made_again_if_the_operator_wants_that_but_not_for_ever() {
+    let mut driver = interrupted(WhenInDoubt::Retry);
+    for attempt in 1..3 {
+        assert_eq!(driver.feed(&Input::Lost { call: CALL, attempt }), ["call.lost"]);
+        assert_eq!(driver.feed(&Input::Permitted { call: CALL, attempt: attempt + 1 }), ["call.started"]);
+        assert_eq!(driver.crash(), ["session.revived"]);
+    }
+    assert_eq!(driver.feed(&Input::Lost { call: CALL, attempt: 3 }), ["call.ended"]);
+    check_told(&driver, CallStatus::InDoubt, &["was started at 1970-01-01T00:16:41Z"]);
+}
+
+/// The state of the run's row as the last decision wrote it.
+fn state_after(driver: &Driver, input: &Input) -> Option<RunState> {
+    let mut draft = driver.turn.draft(driver.now);
+    draft.feed(input);
+    let state = |index: &Index| if let Index::Run(row) = index { Some(row.state) } else { None };
+    draft.finish().index.iter().rev().find_map(state)
+}
+
+#[test]
+fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
+    let mut driver = interrupted(WhenInDoubt::Ask);
+    assert_eq!(state_after(&driver, &LOST), Some(RunState::Parked));
+    assert_eq!(driver.feed(&LOST), ["approval.requested"]);
+    let expires = driver.now.at.plus_ms(DAY);
+    assert_eq!(driver.turn.due(driver.now), [Effect::WakeAt(expires)]);
+    assert_eq!(driver.turn.parked(), Some(run(1)));
+    // Through crashes, for hours, without its time limit of a minute running out.
+    driver.pass(3_600_000);
+    assert_eq!(driver.crash(), ["session.revived"]);
+    assert_eq!(driver.feed(&Input::Woke), [""; 0]);
+    let questions = driver.turn.questions();
+    assert_eq!(questions.len(), 1);
+    assert!(questions[0].0.question.contains("Is it to be made again?"), "{}", questions[0].0.question);
+
+    let allow = Input::Decided { call: CALL, verdict: Verdict::Allow };
+    assert_eq!(state_after(&driver, &allow), Some(RunState::Running));
+    assert_eq!(driver.feed(&allow), ["approval.answered", "call.lost"]);
+    assert_eq!(driver.feed(&allow), [""; 0], "answered twice");
+    let due = driver.turn.due(driver.now);
+    assert_eq!(due, [Effect::Seek { call: CALL, attempt: 2 }, Effect::WakeAtActive(60_000 + 3_600_000)]);
+}
+
+#[test]
+fn a_no_is_told_to_the_model_and_so_is_silence() {
+    let mut driver = interrupted(WhenInDoubt::Ask);
+    driver.feed(&LOST);
+    assert_eq!(
+        driver.feed(&Input::Decided { call: CALL, verdict: Verdict::Deny }),
+        ["approval.answered", "call.ended"]
+    );
+    check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has decided that it is not made again"]);
+
+    let mut driver = interrupted(WhenInDoubt::Ask);
+    driver.feed(&LOST);
+    driver.pass(DAY);
+    assert_eq!(driver.feed(&Input::Woke), ["approval.answered", "call.ended"]);
+    check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has not answered"]);
+}
+
+#[test]
+fn a_stop_needs_no_person() {
+    let mut driver = interrupted(WhenInDoubt::Ask);
+    driver.feed(&LOST);
+    let stop = Input::Stop { run: None, reason: StopReason::Command };
+    assert_eq!(driver.feed(&stop), ["run.stopping", "call.ended", "run.ended"]);
+    check_told(&driver, CallStatus::InDoubt, &[KNOWN]);
+}
+
+#[test]
+fn a_run_is_parked_when_nothing_else_of_it_is_under_way() {
+    let mut driver = Driver::new();
+    driver.in_doubt = Doubt { then: WhenInDoubt::Ask, ..Doubt::default() };
+    driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    driver.answer(2, EffectClass::Once);
+    assert_eq!(driver.permit_all(), [1, 2]);
+    driver.crash();
+    driver.feed(&LOST);
+    assert_eq!(driver.turn.parked(), None, "the other one goes on");
+    let other = Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end: CallEnd::ok("x") };
+    assert_eq!(state_after(&driver, &other), Some(RunState::Parked));
+    driver.feed(&other);
+    assert_eq!(driver.turn.parked(), Some(run(1)));
+}
+
+/// What the model reads after a call of a shell, a crash, and a start on this boot so much later.
+#[track_caller]
+fn check_noted(boot: &str, since: u64, noted: bool) {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    let intent = Intent { effect: EffectClass::Once, access: Access::Anything };
+    let plan = Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    driver.answer_planned("", Finish::ToolCalls, vec![plan]);
+    driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
+    driver.feed(&Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("done") });
+    driver.pass(since);
+    // The last thing that is known to have happened before the crash.
+    driver.lease(model(1, 2), 1);
+    driver.crash_into(boot);
+    driver.pass(2_000);
+    driver.lease(model(1, 2), 2);
+    assert!(driver.found("may be missing").is_empty(), "a retry shows what the first attempt has shown");
+    driver.answer(1, EffectClass::Pure);
+    driver.feed(&Input::Permitted { call: tool(1, 2, 1), attempt: 1 });
+    driver.feed(&Input::ToolEnded { call: tool(1, 2, 1), attempt: 1, end: CallEnd::ok("r") });
+    let expect = if noted { vec![('t', 1)] } else { Vec::new() };
+    assert_eq!(driver.found("may be missing"), expect, "{boot}, {since} ms");
+}
+
+#[test]
+fn after_another_boot_the_model_is_told_what_may_be_missing() {
+    check_noted("b", 1_000, false);
+    check_noted("another", 1_000, true);
+    check_noted("another", 31_000, false);
+}
