@@ -1,14 +1,22 @@
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Access, Answer, AssistantMessage, CallEnd, CallStatus, EffectClass, Failure, Finish, Message,
-        ModelTraits, ToolCall, ToolSpec, Usage,
+        Access, Answer, AssistantMessage, Attempt, CallEnd, CallId, CallStatus, EffectClass, Failure, Finish,
+        Message, ModelTraits, ToolCall, ToolSpec, Usage,
     },
-    port::{BadArguments, Deltas, Encoder, Head, Intent, Invocation, ModelRequest, Provider, Segments, Tool},
+    port::{
+        BadArguments, Boot, Deltas, Encoder, Found, Head, Intent, Invocation, ModelRequest, Provider,
+        Segments, Tool,
+    },
 };
 
 /// What a scripted model says: a function of the view, whose messages are JSON objects as [`PlainEncoder`] writes them.
@@ -130,6 +138,7 @@ pub fn calls(calls: &[(&str, Value)]) -> Answer {
 }
 
 type Run = Arc<dyn Fn(Invocation) -> BoxFuture<'static, CallEnd> + Send + Sync>;
+type Attach = Arc<dyn Fn(Invocation, Boot) -> BoxFuture<'static, Found> + Send + Sync>;
 
 /// A tool without a world.
 #[derive(Clone)]
@@ -137,6 +146,8 @@ pub struct ScriptedTool {
     spec: ToolSpec,
     intent: Intent,
     run: Run,
+    attach: Attach,
+    forgotten: Arc<Mutex<Vec<(CallId, Attempt)>>>,
 }
 
 impl ScriptedTool {
@@ -151,7 +162,28 @@ impl ScriptedTool {
             description: format!("The scripted tool {name}."),
             parameters: json!({"type": "object"}),
         };
-        Self { spec, intent: effect.into(), run: Arc::new(move |invocation| run(invocation).boxed()) }
+        Self {
+            spec,
+            intent: effect.into(),
+            run: Arc::new(move |invocation| run(invocation).boxed()),
+            attach: Arc::new(|_, _| std::future::ready(Found::Unknown).boxed()),
+            forgotten: Arc::default(),
+        }
+    }
+
+    /// The same tool, which finds calls of before so.
+    #[must_use]
+    pub fn finding<F: Future<Output = Found> + Send + 'static>(
+        mut self,
+        attach: impl Fn(Invocation, Boot) -> F + Send + Sync + 'static,
+    ) -> Self {
+        self.attach = Arc::new(move |invocation, boot| attach(invocation, boot).boxed());
+        self
+    }
+
+    /// The attempts whose ends it knows to be in the journal.
+    pub fn forgotten(&self) -> Vec<(CallId, Attempt)> {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The same tool, whose calls touch this.
@@ -193,5 +225,13 @@ impl Tool for ScriptedTool {
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         (self.run)(invocation)
+    }
+
+    fn attach(&self, invocation: Invocation, boot: Boot) -> BoxFuture<'static, Found> {
+        (self.attach)(invocation, boot)
+    }
+
+    fn forget(&self, call: CallId, attempt: Attempt) {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push((call, attempt));
     }
 }

@@ -1,0 +1,179 @@
+//! Calls that must not be repeated silently, over crashes of the process, on virtual time.
+#![cfg(feature = "testkit")]
+
+use std::{
+    future::{pending, ready},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use hermod_actors::{
+    RunError, RunRequest, Runtime, World,
+    model::{CallEnd, CallStatus, Doubt, EffectClass, Outcome, RunState, StopReason, Verdict, WhenInDoubt},
+    port::{Boot, Found, Journal},
+    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
+};
+use serde_json::json;
+
+const STEP: Duration = Duration::from_secs(1);
+
+/// Asks for one `build`, then says what stands in its result.
+fn provider() -> ScriptedProvider {
+    ScriptedProvider::new(STEP, |view| match view.last() {
+        Some(last) if last["role"] == "tool" => Ok(says(last["content"].as_str().unwrap_or_default())),
+        Some(_) | None => Ok(calls(&[("build", json!({}))])),
+    })
+}
+
+/// A tool that must not be repeated silently and never ends by itself.
+fn build() -> ScriptedTool {
+    ScriptedTool::new("build", EffectClass::Once, |_| pending())
+}
+
+fn with(journal: &MemoryJournal, tool: &ScriptedTool, then: WhenInDoubt) -> World {
+    let shared: Arc<dyn Journal> = Arc::new(journal.clone());
+    let mut world = world(shared, provider(), vec![Arc::new(tool.clone())]);
+    world.defaults.spec.in_doubt = Doubt { then, ..Doubt::default() };
+    world
+}
+
+/// A run whose `build` was under way when the process ended.
+async fn interrupted(then: WhenInDoubt) -> (MemoryJournal, hermod_actors::Accepted) {
+    let journal = MemoryJournal::new();
+    let runtime = Runtime::start(with(&journal, &build(), then)).await.unwrap();
+    let accepted = runtime.submit(RunRequest::new("a")).await.unwrap();
+    tokio::time::sleep(STEP * 2).await;
+    runtime.suspend().await;
+    (journal.reopened(), accepted)
+}
+
+/// The next process, on this boot; its tool finds what `found` says.
+async fn next(journal: &MemoryJournal, then: WhenInDoubt, (boot, tool): (&str, &ScriptedTool)) -> Runtime {
+    let world = World { boot: boot.into(), ..with(journal, tool, then) };
+    let runtime = Runtime::start(world).await.unwrap();
+    assert_eq!(runtime.revive_all().await.unwrap(), 1);
+    runtime
+}
+
+async fn kinds(runtime: &Runtime, accepted: hermod_actors::Accepted) -> Vec<&'static str> {
+    let records = runtime.journal(accepted.session, 1).await.unwrap();
+    records.iter().map(|(_, record)| record.body.kind().name()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_on_without_the_process_is_awaited_and_was_done_once() {
+    for (boot, expect) in [("boot-1", Boot::Same), ("boot-2", Boot::Other)] {
+        let (journal, accepted) = interrupted(WhenInDoubt::Tell).await;
+        let tool = build().finding(move |_, boot| async move {
+            assert_eq!(boot, expect);
+            tokio::time::sleep(STEP * 30).await;
+            Found::Ended(CallEnd::ok("built"))
+        });
+        let runtime = next(&journal, WhenInDoubt::Tell, (boot, &tool)).await;
+        let result = runtime.wait(accepted.run, None).await.unwrap();
+        assert_eq!((result.ended.outcome, result.text()), (Outcome::Completed, Some("built")));
+        let kinds = kinds(&runtime, accepted).await;
+        assert_eq!(kinds.iter().filter(|kind| **kind == "call.started").count(), 1);
+        let forgotten: Vec<_> = tool.forgotten().iter().map(|(call, attempt)| (call.n, *attempt)).collect();
+        assert_eq!(forgotten, [(1, 1)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_began_is_started() {
+    let (journal, accepted) = interrupted(WhenInDoubt::Tell).await;
+    let tool =
+        ScriptedTool::saying("build", EffectClass::Once, "built").finding(|_, _| ready(Found::NeverBegun));
+    let runtime = next(&journal, WhenInDoubt::Tell, ("boot-1", &tool)).await;
+    assert_eq!(runtime.wait(accepted.run, None).await.unwrap().text(), Some("built"));
+    let kinds = kinds(&runtime, accepted).await;
+    assert_eq!(
+        kinds.iter().filter(|kind| kind.starts_with("call.")).collect::<Vec<_>>(),
+        [&"call.admitted", &"call.started", &"call.lost", &"call.started", &"call.ended"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_what_an_earlier_process_has_started() {
+    for at_rest in [false, true] {
+        let (journal, accepted) = interrupted(WhenInDoubt::Tell).await;
+        let tool = build().finding(|invocation, _| async move {
+            invocation.cancel.cancelled().await;
+            Found::Ended(CallEnd::new(CallStatus::Stopped, "ended from here"))
+        });
+        let world = with(&journal, &tool, WhenInDoubt::Tell);
+        let runtime = Runtime::start(world).await.unwrap();
+        if at_rest {
+            runtime.stop_at_rest(accepted.run, StopReason::Command).await.unwrap();
+        } else {
+            runtime.revive_all().await.unwrap();
+            tokio::time::sleep(STEP).await;
+            runtime.stop(accepted.run, StopReason::Command).await.unwrap();
+        }
+        let result = runtime.wait(accepted.run, Some(STEP)).await.unwrap();
+        assert_eq!(result.ended.outcome, Outcome::Stopped);
+        let records = runtime.journal(accepted.session, 1).await.unwrap();
+        let said = |text: &str| records.iter().any(|(_, record)| format!("{record:?}").contains(text));
+        assert!(said("ended from here"), "at rest: {at_rest}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_is_asked_what_became_of_its_call() {
+    let tool = ScriptedTool::new("build", EffectClass::Once, |_| async { panic!("a bug") })
+        .finding(|_, boot| ready(Found::Ended(CallEnd::ok(format!("{boot:?}")))));
+    let runtime = Runtime::start(with(&MemoryJournal::new(), &tool, WhenInDoubt::Tell)).await.unwrap();
+    assert_eq!(runtime.run(RunRequest::new("a")).await.unwrap().text(), Some("Same"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_run_goes_on_when_a_person_has_decided() {
+    for (verdict, at_rest) in [(Verdict::Allow, false), (Verdict::Allow, true), (Verdict::Deny, false)] {
+        let (journal, accepted) = interrupted(WhenInDoubt::Ask).await;
+        let runtime = next(&journal, WhenInDoubt::Ask, ("boot-1", &build())).await;
+        assert_eq!(runtime.settled(accepted.run).await.unwrap().state, RunState::Parked);
+        // Hours and processes later.
+        tokio::time::sleep(Duration::from_hours(5)).await;
+        runtime.suspend().await;
+        let journal = journal.reopened();
+        let ran = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&ran);
+        let tool = ScriptedTool::new("build", EffectClass::Once, move |_| {
+            *counted.lock().unwrap() += 1;
+            ready(CallEnd::ok("built again"))
+        });
+        let mut runtime = Runtime::start(with(&journal, &tool, WhenInDoubt::Ask)).await.unwrap();
+        let questions = runtime.questions().await.unwrap();
+        assert_eq!(questions.len(), 1, "{questions:?}");
+        let call = questions[0].request.call;
+        if at_rest {
+            assert_eq!(runtime.decide_at_rest(call, verdict).await.unwrap().state, RunState::Running);
+            assert_eq!(*ran.lock().unwrap(), 0, "nothing is started");
+            assert!(matches!(runtime.decide_at_rest(call, verdict).await, Err(RunError::NotAsked(_))));
+            runtime.suspend().await;
+            runtime = Runtime::start(with(&journal.reopened(), &tool, WhenInDoubt::Ask)).await.unwrap();
+            runtime.revive_all().await.unwrap();
+        } else {
+            runtime.decide(call, verdict).await.unwrap();
+            assert!(matches!(runtime.decide(call, verdict).await, Err(RunError::NotAsked(_))));
+        }
+        let result = runtime.wait(accepted.run, None).await.unwrap();
+        assert_eq!(result.ended.outcome, Outcome::Completed);
+        let (text, times) = (result.text().unwrap_or_default(), *ran.lock().unwrap());
+        match verdict {
+            Verdict::Allow => assert_eq!((text, times), ("built again", 1)),
+            Verdict::Deny => {
+                assert!(text.contains("has decided that it is not made again"), "{text}");
+                assert_eq!(times, 0);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_who_answers_is_a_no() {
+    let (journal, accepted) = interrupted(WhenInDoubt::Ask).await;
+    let runtime = next(&journal, WhenInDoubt::Ask, ("boot-1", &build())).await;
+    let result = runtime.wait(accepted.run, Some(Duration::from_hours(25))).await.unwrap();
+    assert!(result.text().unwrap().contains("has not answered"), "{:?}", result.text());
+}
