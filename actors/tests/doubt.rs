@@ -37,11 +37,15 @@ fn with(journal: &MemoryJournal, tool: &ScriptedTool, then: WhenInDoubt) -> Worl
     world
 }
 
+async fn start(world: World) -> Runtime {
+    Runtime::start(world).await.expect("the runtime starts")
+}
+
 /// A run whose `build` was under way when the process ended.
 async fn interrupted(then: WhenInDoubt) -> (MemoryJournal, hermod_actors::Accepted) {
     let journal = MemoryJournal::new();
-    let runtime = Runtime::start(with(&journal, &build(), then)).await.unwrap();
-    let accepted = runtime.submit(RunRequest::new("a")).await.unwrap();
+    let runtime = start(with(&journal, &build(), then)).await;
+    let accepted = runtime.submit(RunRequest::new("a")).await.expect("it is accepted");
     tokio::time::sleep(STEP * 2).await;
     runtime.suspend().await;
     (journal.reopened(), accepted)
@@ -50,13 +54,13 @@ async fn interrupted(then: WhenInDoubt) -> (MemoryJournal, hermod_actors::Accept
 /// The next process, on this boot; its tool finds what `found` says.
 async fn next(journal: &MemoryJournal, then: WhenInDoubt, (boot, tool): (&str, &ScriptedTool)) -> Runtime {
     let world = World { boot: boot.into(), ..with(journal, tool, then) };
-    let runtime = Runtime::start(world).await.unwrap();
-    assert_eq!(runtime.revive_all().await.unwrap(), 1);
+    let runtime = start(world).await;
+    assert_eq!(runtime.revive_all().await.expect("the store is read"), 1);
     runtime
 }
 
 async fn kinds(runtime: &Runtime, accepted: hermod_actors::Accepted) -> Vec<&'static str> {
-    let records = runtime.journal(accepted.session, 1).await.unwrap();
+    let records = runtime.journal(accepted.session, 1).await.expect("the journal is read");
     records.iter().map(|(_, record)| record.body.kind().name()).collect()
 }
 
@@ -102,7 +106,7 @@ async fn a_stop_ends_what_an_earlier_process_has_started() {
             Found::Ended(CallEnd::new(CallStatus::Stopped, "ended from here"))
         });
         let world = with(&journal, &tool, WhenInDoubt::Tell);
-        let runtime = Runtime::start(world).await.unwrap();
+        let runtime = start(world).await;
         if at_rest {
             runtime.stop_at_rest(accepted.run, StopReason::Command).await.unwrap();
         } else {
@@ -122,7 +126,7 @@ async fn a_stop_ends_what_an_earlier_process_has_started() {
 async fn a_tool_that_panics_is_asked_what_became_of_its_call() {
     let tool = ScriptedTool::new("build", EffectClass::Once, |_| async { panic!("a bug") })
         .finding(|_, boot| ready(Found::Ended(CallEnd::ok(format!("{boot:?}")))));
-    let runtime = Runtime::start(with(&MemoryJournal::new(), &tool, WhenInDoubt::Tell)).await.unwrap();
+    let runtime = start(with(&MemoryJournal::new(), &tool, WhenInDoubt::Tell)).await;
     assert_eq!(runtime.run(RunRequest::new("a")).await.unwrap().text(), Some("Same"));
 }
 
@@ -142,7 +146,7 @@ async fn a_parked_run_goes_on_when_a_person_has_decided() {
             *counted.lock().unwrap() += 1;
             ready(CallEnd::ok("built again"))
         });
-        let mut runtime = Runtime::start(with(&journal, &tool, WhenInDoubt::Ask)).await.unwrap();
+        let mut runtime = start(with(&journal, &tool, WhenInDoubt::Ask)).await;
         let questions = runtime.questions().await.unwrap();
         assert_eq!(questions.len(), 1, "{questions:?}");
         let call = questions[0].request.call;
@@ -151,7 +155,7 @@ async fn a_parked_run_goes_on_when_a_person_has_decided() {
             assert_eq!(*ran.lock().unwrap(), 0, "nothing is started");
             assert!(matches!(runtime.decide_at_rest(call, verdict).await, Err(RunError::NotAsked(_))));
             runtime.suspend().await;
-            runtime = Runtime::start(with(&journal.reopened(), &tool, WhenInDoubt::Ask)).await.unwrap();
+            runtime = start(with(&journal.reopened(), &tool, WhenInDoubt::Ask)).await;
             runtime.revive_all().await.unwrap();
         } else {
             runtime.decide(call, verdict).await.unwrap();
