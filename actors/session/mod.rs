@@ -4,6 +4,7 @@
 //! is durable all that has come in meanwhile is decided as one append.
 
 mod attempt;
+mod bounds;
 mod calls;
 mod output;
 mod said;
@@ -22,7 +23,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     hub::Hub,
     model::{RunId, SessionId, StopReason, Timestamp},
-    persistence::{PersistenceMsg, Stored},
+    persistence::{PersistenceMsg, Stored, Writing},
     port::{Clock, JournalError},
     provider::{Lease, Leases},
     supervisor::{Address, ProvidersMsg},
@@ -42,6 +43,7 @@ pub(crate) struct Wiring {
     pub(crate) leases: Arc<Leases>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) writing: Arc<Writing>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

@@ -93,6 +93,14 @@ impl Directory {
         self.entries.iter().map(status).collect()
     }
 
+    /// Whether the session's runs are run here, or about to be.
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        match self.entries.get(&session).map(|entry| &entry.place) {
+            Some(Place::Opening(_) | Place::Live(_) | Place::Ending(..) | Place::Burying(..)) => true,
+            Some(Place::Quarantined(_)) | None => false,
+        }
+    }
+
     /// The actor of a live session.
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self, session: SessionId) -> Option<ActorRef<SessionMsg>> {

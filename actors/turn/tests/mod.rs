@@ -8,6 +8,7 @@ mod ladder;
 mod limits;
 mod steer;
 mod submissions;
+mod waits;
 
 use std::sync::Arc;
 
