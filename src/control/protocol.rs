@@ -2,7 +2,7 @@
 
 use hermod_actors::{
     ProviderStatus,
-    model::{ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow},
+    model::{ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp, Wait},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -120,6 +120,9 @@ pub enum Answer {
         pid: u32,
         /// Its version.
         version: String,
+        /// Since when something is being written; a time that stays is a disk that does not answer.
+        #[serde(default)]
+        writing_since: Option<Timestamp>,
     },
     /// To `runs.list`, in the order in which they were accepted.
     Runs(Vec<RunRow>),
@@ -174,6 +177,9 @@ pub struct RunDetail {
     /// The models whose part of the cost is not known.
     #[serde(default)]
     pub unpriced: Vec<ModelRef>,
+    /// What it waits for; nothing if it has ended.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
 }
 
 /// A session, and whether it can be read.
@@ -199,6 +205,9 @@ pub struct SessionDetail {
 pub struct Node {
     /// The run.
     pub run: RunRow,
+    /// What it waits for; nothing if it has ended.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
     /// What it has started.
     pub children: Vec<Node>,
 }
