@@ -262,7 +262,9 @@ impl Tasks {
         };
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
+        let vigil = self.vigil();
         Begun::Wait(self.tasks.spawn(async move {
+            let _vigil = vigil;
             let said = if call.n == 0 {
                 match seek::lease(&wiring, &candidates, &published).await {
                     Ok(lease) => Inner::Leased(
@@ -279,6 +281,12 @@ impl Tasks {
             };
             tell(&session, said);
         }))
+    }
+
+    /// A wait has nothing to say when it is aborted; but if it panics, nobody would ever come back from it.
+    fn vigil(&self) -> Vigil<impl Fn() + use<>> {
+        let session = self.session.clone();
+        Vigil(move || tell(&session, Inner::Broken))
     }
 
     /// Tells the session to go on when the tasks that can run now have run.
@@ -303,6 +311,17 @@ impl Tasks {
 fn tell(session: &ActorRef<SessionMsg>, said: Inner) {
     if session.cast(SessionMsg::Inner(said)).is_err() {
         tracing::debug!("a call ended after its session had gone");
+    }
+}
+
+/// Does this if the task that holds it panics.
+struct Vigil<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Vigil<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
+        }
     }
 }
 
@@ -353,5 +372,27 @@ impl Drop for Report {
         if let Some(tool) = self.1.take() {
             self.send(ToolExecutorMsg::Lost(tool));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn only_a_panic_breaks_a_vigil() {
+        let broken = Cell::new(false);
+        let check = |panics: bool| {
+            broken.set(false);
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let _vigil = Vigil(|| broken.set(true));
+                assert!(!panics, "struck");
+            }));
+            assert_eq!((ended.is_err(), broken.get()), (panics, panics));
+        };
+        check(false);
+        check(true);
     }
 }

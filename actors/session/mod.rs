@@ -80,6 +80,8 @@ pub(crate) enum Inner {
     Stored(u64, Result<Stored, JournalError>),
     /// What was about to come has had its turn.
     GoOn,
+    /// A task that waited for a lease or a permit has panicked: the session dies of it, and is revived.
+    Broken,
 }
 
 /// Who waits for a submission's answer, and the permit that bounds how many do: it is given back when both are gone.
@@ -188,6 +190,7 @@ impl Actor for Session {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
+            SessionMsg::Inner(Inner::Broken) => return Err("what it waited for has panicked".into()),
             #[cfg(feature = "testkit")]
             SessionMsg::Look(look) => return look.at(state),
             message @ (SessionMsg::Submit(..)
