@@ -51,10 +51,12 @@ fn slow() -> World {
 async fn told(mut watch: Watch) -> Vec<(Arc<str>, Option<Timestamp>)> {
     let mut told = Vec::new();
     loop {
-        match watch.next().await.expect("the store is read").body {
-            EventBody::Status(RunStatus::Waiting { reason, until }) => told.push((reason, until)),
-            EventBody::Status(RunStatus::Ended(_)) => return told,
-            _ => {}
+        let body = watch.next().await.expect("the store is read").body;
+        if matches!(body, EventBody::Status(RunStatus::Ended(_))) {
+            return told;
+        }
+        if let EventBody::Status(RunStatus::Waiting { reason, until }) = body {
+            told.push((reason, until));
         }
     }
 }

@@ -172,8 +172,8 @@ impl Waits {
                 return None;
             }
             let is_open = |call: &&Call| !matches!(call.state, CallState::Ended(_) | CallState::Same(_));
-            let earlier = calls[..n].iter().filter(is_open);
-            let behind = earlier.filter(|call| call.access.conflicts(&own.access)).next_back()?.id;
+            let mut earlier = calls[..n].iter().filter(is_open);
+            let behind = earlier.rfind(|call| call.access.conflicts(&own.access))?.id;
             let what = Awaited::Order { call: own.id, tool: own.tool.to_string(), behind };
             Some(Wait { what, since: self.noted(own.id), until: None })
         });

@@ -1,6 +1,6 @@
 //! What a run waits for, as a person reads it.
 
-use hermod_actors::model::{Awaited, CallId, Failure, RunId, Timestamp, Wait};
+use hermod_actors::model::{Awaited, CallId, RunId, Timestamp, Wait};
 
 use super::progress::seconds;
 use crate::clock::rfc3339;
@@ -14,15 +14,26 @@ pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
         return format!("time limit  {limit} of active time since {at}, ends as {outcome} at {until}\n");
     }
     let what = whole(&wait.what);
-    let (until, because) = match (&wait.what, wait.until) {
-        (Awaited::Process, _) => (format!("; nobody runs it: `hermod runs resume {run}`"), String::new()),
-        (Awaited::Retry { failure, .. } | Awaited::Reset { failure, .. }, Some(until)) => {
-            (format!(", until {}", rfc3339(until)), because(failure.as_ref()))
+    let end = match &wait.what {
+        Awaited::Process => format!("; nobody runs it: `hermod runs resume {run}`"),
+        Awaited::Retry { failure, .. } | Awaited::Reset { failure, .. } => {
+            let until = wait.until.map_or_else(String::new, |until| format!(", until {}", rfc3339(until)));
+            failure.iter().fold(until, |until, failure| format!("{until}; {failure}"))
         }
-        (_, Some(until)) => (format!(", gives up at {}", rfc3339(until)), String::new()),
-        (what, None) => (format!(", no end of its own: {}", what.then()), String::new()),
+        Awaited::Queue { .. }
+        | Awaited::Model { .. }
+        | Awaited::Lease { .. }
+        | Awaited::Permit { .. }
+        | Awaited::Order { .. }
+        | Awaited::Tool { .. }
+        | Awaited::Stop
+        | Awaited::Disk
+        | Awaited::Limit { .. } => match wait.until {
+            Some(until) => format!(", gives up at {}", rfc3339(until)),
+            None => format!(", no end of its own: {}", wait.what.then()),
+        },
     };
-    format!("waiting     for {what} since {at} ({took}){until}{because}\n")
+    format!("waiting     for {what} since {at} ({took}){end}\n")
 }
 
 /// What stands behind a run in `hermod tree`; nothing if it waits for nothing.
@@ -71,13 +82,9 @@ fn number(call: CallId) -> String {
     format!("{}.{}", call.iteration, call.n)
 }
 
-fn because(failure: Option<&Failure>) -> String {
-    failure.map_or_else(String::new, |failure| format!("; {failure}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{FailureClass, Outcome};
+    use hermod_actors::model::{Failure, FailureClass, Outcome};
 
     use super::*;
 
@@ -91,18 +98,12 @@ mod tests {
         assert_eq!(short(&[wait], now), in_tree);
     }
 
+    const RUN: RunId = RunId::from_bits(2);
+    const CALL: CallId = CallId { run: RUN, iteration: 3, n: 2 };
+
     #[test]
     fn a_wait_is_told_with_its_beginning_and_its_end() {
-        let run = RunId::from_bits(2);
-        let (call, behind) = (CallId { run, iteration: 3, n: 2 }, CallId { run, iteration: 3, n: 1 });
-        let tool = || "shell".to_owned();
         let failure = Some(Failure::new(FailureClass::Overloaded, "no room"));
-        let process = "waiting     for a process SINCE (12.0 s); nobody runs it: `hermod runs resume \
-                       00000000000000000000000001`";
-        check(Awaited::Process, None, process, "  nobody runs it 12.0 s");
-        let queue = "waiting     for run 00000000000000000000000002, which goes first, SINCE (12.0 s), no end of \
-                     its own: that run has limits of its own";
-        check(Awaited::Queue { behind: run }, None, queue, &format!("  queued behind {run} 12.0 s"));
         check(
             Awaited::Model { model: "p/m".parse().unwrap(), attempt: 2 },
             Some(60_000),
@@ -123,28 +124,7 @@ mod tests {
             "  waits for a reset 12.0 s",
         );
         check(
-            Awaited::Lease { attempt: 1 },
-            None,
-            "waiting     for leave to ask a model, attempt 1, SINCE (12.0 s), no end of its own: the calls that have it \
-             have deadlines",
-            "  waits for leave to ask 12.0 s",
-        );
-        check(
-            Awaited::Permit { call, tool: tool() },
-            None,
-            "waiting     for leave to run shell, call 3.2, SINCE (12.0 s), no end of its own: the calls before it have \
-             limits",
-            "  waits for leave to run shell 12.0 s",
-        );
-        check(
-            Awaited::Order { call, tool: tool(), behind },
-            None,
-            "waiting     for call 3.1, behind which shell, call 3.2, goes, SINCE (12.0 s), no end of its own: the calls \
-             before it have limits",
-            "  keeps shell in order 12.0 s",
-        );
-        check(
-            Awaited::Tool { call, tool: tool(), attempt: 1 },
+            Awaited::Tool { call: CALL, tool: "shell".into(), attempt: 1 },
             Some(60_000),
             "waiting     for shell, call 3.2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
             "  runs shell 12.0 s",
@@ -156,16 +136,52 @@ mod tests {
             "  stops 12.0 s",
         );
         check(
-            Awaited::Disk,
-            None,
-            "waiting     for the disk SINCE (12.0 s), no end of its own: a write is answered, or the process ends",
-            "  waits for the disk 12.0 s",
-        );
-        check(
             Awaited::Limit { limit_ms: 600_000, outcome: Outcome::TimedOut },
             Some(601_000),
             "time limit  600.0 s of active time SINCE, ends as timed_out at 1970-01-01T00:10:01.000Z",
             "",
+        );
+    }
+
+    #[test]
+    fn a_wait_without_an_end_says_why() {
+        let tool = || "shell".to_owned();
+        let process = "waiting     for a process SINCE (12.0 s); nobody runs it: `hermod runs resume \
+                       00000000000000000000000001`";
+        check(Awaited::Process, None, process, "  nobody runs it 12.0 s");
+        check(
+            Awaited::Queue { behind: RUN },
+            None,
+            "waiting     for run 00000000000000000000000002, which goes first, SINCE (12.0 s), no end of its own: that \
+             run has limits of its own",
+            &format!("  queued behind {RUN} 12.0 s"),
+        );
+        check(
+            Awaited::Lease { attempt: 1 },
+            None,
+            "waiting     for leave to ask a model, attempt 1, SINCE (12.0 s), no end of its own: the calls that have it \
+             have deadlines",
+            "  waits for leave to ask 12.0 s",
+        );
+        check(
+            Awaited::Permit { call: CALL, tool: tool() },
+            None,
+            "waiting     for leave to run shell, call 3.2, SINCE (12.0 s), no end of its own: the calls before it have \
+             limits",
+            "  waits for leave to run shell 12.0 s",
+        );
+        check(
+            Awaited::Order { call: CALL, tool: tool(), behind: CallId { n: 1, ..CALL } },
+            None,
+            "waiting     for call 3.1, behind which shell, call 3.2, goes, SINCE (12.0 s), no end of its own: the calls \
+             before it have limits",
+            "  keeps shell in order 12.0 s",
+        );
+        check(
+            Awaited::Disk,
+            None,
+            "waiting     for the disk SINCE (12.0 s), no end of its own: a write is answered, or the process ends",
+            "  waits for the disk 12.0 s",
         );
     }
 
