@@ -38,7 +38,7 @@ pub(crate) struct Delta {
 pub(crate) enum Piece {
     Text { at: u64, delta: Arc<str> },
     Reasoning { at: u64, delta: Arc<str> },
-    Waits { reason: &'static str, until: Timestamp },
+    Waits { reason: &'static str, until: Option<Timestamp> },
     Progress(Arc<str>),
 }
 

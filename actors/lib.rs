@@ -24,8 +24,9 @@ pub use policy::Visible;
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     AnswerSource, Bill, Defaults, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest, RunResult,
-    Runtime, Said, SessionChoice, Steered, Watch, World, questions,
+    Runtime, Said, SessionChoice, Steered, Vitals, Watch, World, questions,
 };
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};
 pub use tool_executor::ToolStatus;
+pub use turn::Waits;

@@ -13,8 +13,8 @@ use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
-    model::{Body, Cause, Durable, Record, RunEnded, Seq, SessionId},
-    port::{Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
+    model::{Body, Cause, Durable, Record, RunEnded, Seq, SessionId, Timestamp},
+    port::{Clock, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
@@ -72,6 +72,35 @@ pub(crate) struct Persistence;
 pub(crate) struct State {
     journal: Arc<dyn Journal>,
     queue: Arc<Mutex<Queue>>,
+    writing: Arc<Writing>,
+}
+
+/// Since when a commit is under way. It has no deadline: it is answered, or the process ends; so a disk that does not
+/// answer has to be seen here.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    clock: Arc<dyn Clock>,
+    since: Mutex<Option<Timestamp>>,
+}
+
+impl Writing {
+    /// Nothing is under way.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, since: Mutex::default() }
+    }
+
+    /// When the commit began that is under way; `None` if none is.
+    pub(crate) fn since(&self) -> Option<Timestamp> {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begins(&self) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.at());
+    }
+
+    fn ended(&self) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// What waits for the disk; shared with the task that commits, so that the disk does not wait for a message.
@@ -85,14 +114,14 @@ struct Queue {
 impl Actor for Persistence {
     type Msg = PersistenceMsg;
     type State = State;
-    type Arguments = Arc<dyn Journal>;
+    type Arguments = (Arc<dyn Journal>, Arc<Writing>);
 
     async fn pre_start(
         &self,
         _me: ActorRef<PersistenceMsg>,
-        journal: Arc<dyn Journal>,
+        (journal, writing): (Arc<dyn Journal>, Arc<Writing>),
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { journal, queue: Arc::default() })
+        Ok(State { journal, queue: Arc::default(), writing })
     }
 
     async fn handle(
@@ -115,7 +144,8 @@ impl Actor for Persistence {
             if queue.committing { None } else { queue.cut() }
         };
         if let Some(batch) = batch {
-            tokio::spawn(commit(Arc::clone(&state.journal), Arc::clone(&state.queue), batch, me));
+            let (journal, queue) = (Arc::clone(&state.journal), Arc::clone(&state.queue));
+            tokio::spawn(commit((journal, Arc::clone(&state.writing)), queue, batch, me));
         }
         Ok(())
     }
@@ -166,19 +196,24 @@ impl Queue {
 /// Commits one batch after the other until nothing waits, and says if the store has failed: a writer that waits for ever
 /// would be silent.
 async fn commit(
-    journal: Arc<dyn Journal>,
+    (journal, writing): (Arc<dyn Journal>, Arc<Writing>),
     queue: Arc<Mutex<Queue>>,
     first: Batch,
     persistence: ActorRef<PersistenceMsg>,
 ) {
     let committing = async {
+        writing.begins();
         let mut under_way = Some(begin(&*journal, first));
         while let Some((committing, tell)) = under_way {
             let committed = committing.await;
+            writing.ended();
             let failed = committed.as_ref().err().cloned();
             // The disk has its next batch before anybody hears of this one.
             under_way = match &failed {
-                None => lock(&queue).cut().map(|batch| begin(&*journal, batch)),
+                None => lock(&queue).cut().map(|batch| {
+                    writing.begins();
+                    begin(&*journal, batch)
+                }),
                 Some(_) => None,
             };
             tell(committed);

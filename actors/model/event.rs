@@ -131,8 +131,8 @@ pub enum RunStatus {
     Waiting {
         /// Why.
         reason: Arc<str>,
-        /// Until when.
-        until: Timestamp,
+        /// Until when; absent if others have to be done first, whose ends are not known.
+        until: Option<Timestamp>,
     },
     /// A person is asked about a call.
     Parked {

@@ -21,6 +21,7 @@ mod run;
 mod time;
 mod tool;
 mod traits;
+mod wait;
 
 pub use access::Access;
 pub use approval::{Answerer, ApprovalAnswered, ApprovalRequested, Doubt, Verdict, WhenInDoubt, WhyAgain};
@@ -50,3 +51,4 @@ pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};
 pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};
 pub use traits::{Levels, ModelTraits, Price, Thinking, ThinkingRequest, ThinkingStyle};
+pub use wait::{Awaited, Wait};

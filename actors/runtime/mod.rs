@@ -10,6 +10,7 @@ mod read;
 mod request;
 mod submit;
 mod tree;
+mod vitals;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -34,6 +35,7 @@ pub use cost::Bill;
 pub use orders::Steered;
 pub use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
+pub use vitals::Vitals;
 pub use watch::Watch;
 
 /// The running system.

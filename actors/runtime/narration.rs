@@ -162,8 +162,9 @@ impl Narration {
     fn failed(&mut self, failed: &ModelFailed) -> Vec<Told> {
         let (call, attempt) = (failed.call, failed.attempt);
         self.asking = None;
-        let waiting = failed.retry_at.map(|until| {
-            EventBody::Status(RunStatus::Waiting { reason: failed.failure.class.name().into(), until })
+        let waiting = failed.retry_at.map(|at| {
+            let (reason, until) = (failed.failure.class.name().into(), Some(at));
+            EventBody::Status(RunStatus::Waiting { reason, until })
         });
         let told = std::iter::once(EventBody::ThinkingEnd { call, attempt }).chain(waiting);
         told.map(|body| (call.run, body)).collect()
@@ -216,7 +217,8 @@ fn waits(waiting: &ModelWaiting) -> RunStatus {
         WhyNot::Skipped { until, failure } if *until == Some(waiting.until) => Some(failure.class.name()),
         WhyNot::Skipped { .. } | WhyNot::Tried { .. } => None,
     });
-    RunStatus::Waiting { reason: named.unwrap_or("no model can be asked").into(), until: waiting.until }
+    let until = Some(waiting.until);
+    RunStatus::Waiting { reason: named.unwrap_or("no model can be asked").into(), until }
 }
 
 const fn stage(ended: &Ended) -> Lifecycle {
@@ -252,7 +254,7 @@ mod tests {
         let what = match body {
             EventBody::Recorded { .. } => String::new(),
             EventBody::Status(RunStatus::Waiting { reason, until }) => {
-                format!(" waiting {reason} {}", until.0)
+                format!(" waiting {reason} {}", until.map_or(0, |until| until.0))
             }
             EventBody::Status(status) => format!(" {}", status.name()),
             EventBody::Lifecycle(stage) => format!(" {}", stage.name()),
@@ -454,15 +456,18 @@ mod tests {
         };
         let text = |at, delta: &str| Piece::Text { at, delta: delta.into() };
         check(1, text(0, "old"), None);
-        check(2, Piece::Waits { reason: "limits", until: Timestamp(7) }, None);
+        check(2, Piece::Waits { reason: "limits", until: Some(Timestamp(7)) }, None);
         check(2, text(0, "one"), Some("text.delta one"));
         check(2, Piece::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
         check(2, text(3, "two"), Some("text.delta two"));
         check(2, text(9, "gap"), None);
         check(2, text(12, "on"), None);
         told(&mut narration, failed(Some(9)));
-        let waits =
-            Delta { call: MODEL, attempt: 3, piece: Piece::Waits { reason: "limits", until: Timestamp(7) } };
+        let waits = Delta {
+            call: MODEL,
+            attempt: 3,
+            piece: Piece::Waits { reason: "limits", until: Some(Timestamp(7)) },
+        };
         let told_of_it = narration.delta(&waits).as_ref().map(line);
         assert_eq!(told_of_it.as_deref(), Some("status waiting limits 7"));
         told(&mut narration, asked(3));

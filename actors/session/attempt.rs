@@ -22,7 +22,7 @@ use crate::{
 /// Bytes that a picture may have.
 const MAX_PICTURE: usize = 20 << 20;
 /// What renewing a credential may take.
-const RENEWING: Duration = Duration::from_secs(30);
+pub(super) const RENEWING: Duration = Duration::from_secs(30);
 
 /// Makes the attempt. The gate knows how it ended before the session does.
 pub(super) async fn make(

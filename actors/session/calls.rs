@@ -199,7 +199,9 @@ impl Tasks {
         };
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
+        let vigil = self.vigil();
         Begun::Wait(self.tasks.spawn(async move {
+            let _vigil = vigil;
             let said = if call.n == 0 {
                 match seek::lease(&wiring, &candidates, &published).await {
                     Ok(lease) => Inner::Leased(
@@ -216,6 +218,12 @@ impl Tasks {
             };
             tell(&session, said);
         }))
+    }
+
+    /// A wait has nothing to say when it is aborted; but if it panics, nobody would ever come back from it.
+    fn vigil(&self) -> Vigil<impl Fn() + use<>> {
+        let session = self.session.clone();
+        Vigil(move || tell(&session, Inner::Broken))
     }
 
     /// Tells the session to go on when the tasks that can run now have run.
@@ -243,6 +251,17 @@ fn tell(session: &ActorRef<SessionMsg>, said: Inner) {
     }
 }
 
+/// Does this if the task that holds it panics.
+struct Vigil<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Vigil<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
+        }
+    }
+}
+
 /// Answers `Lost` unless the task has answered.
 pub(super) struct Guard {
     session: ActorRef<SessionMsg>,
@@ -265,5 +284,26 @@ impl Drop for Guard {
         if let Some(lost) = self.lost.take() {
             tell(&self.session, Inner::Input(lost));
         }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn only_a_panic_breaks_a_vigil() {
+        let broken = Cell::new(false);
+        let check = |panics: bool| {
+            broken.set(false);
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let _vigil = Vigil(|| broken.set(true));
+                assert!(!panics, "struck");
+            }));
+            assert_eq!((ended.is_err(), broken.get()), (panics, panics));
+        };
+        check(false);
+        check(true);
     }
 }

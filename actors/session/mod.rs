@@ -4,6 +4,7 @@
 //! is durable all that has come in meanwhile is decided as one append.
 
 mod attempt;
+mod bounds;
 mod calls;
 mod output;
 mod said;
@@ -23,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     hub::Hub,
     model::{RunId, SessionId, StopReason, Timestamp},
-    persistence::{PersistenceMsg, Stored},
+    persistence::{PersistenceMsg, Stored, Writing},
     port::{Clock, JournalError},
     provider::{Lease, Leases},
     supervisor::{Address, ProvidersMsg},
@@ -43,6 +44,7 @@ pub(crate) struct Wiring {
     pub(crate) leases: Arc<Leases>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) writing: Arc<Writing>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -83,6 +85,8 @@ pub(crate) enum Inner {
     Stored(u64, Result<Stored, JournalError>),
     /// What was about to come has had its turn.
     GoOn,
+    /// A task that waited for a lease or a permit has panicked: the session dies of it, and is revived.
+    Broken,
 }
 
 /// Who waits for a submission's answer, and the permit that bounds how many do: it is given back when both are gone.
@@ -191,6 +195,7 @@ impl Actor for Session {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
+            SessionMsg::Inner(Inner::Broken) => return Err("what it waited for has panicked".into()),
             #[cfg(feature = "testkit")]
             SessionMsg::Look(look) => return look.at(state),
             message @ (SessionMsg::Submit(..)

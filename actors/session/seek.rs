@@ -1,9 +1,9 @@
 //! Waiting for a lease: what can end by itself at any moment is waited for here, in a task; a time that a provider has
 //! named is the session's to record.
 
-use std::{future, sync::Arc, time::Duration};
+use std::{future, pin::pin, sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
     hub::Piece,
@@ -13,6 +13,14 @@ use crate::{
     session::{Wiring, said::Published},
 };
 
+/// A wait whose end nobody knows is told to whoever watches when it has lasted so long.
+const LONG: Duration = Duration::from_secs(1);
+/// A sleep until a time of the wall clock is cut here, in milliseconds: while a machine sleeps its monotonic clock may
+/// stand still, and the wall clock goes on.
+const LOOK_AGAIN: u64 = 60_000;
+const FULL: &str = "as many calls as may be are under way";
+const STARTING: &str = "others find out whether it can be asked";
+
 /// Waits until a link of the chain can be asked, or until it is known that none can be before a named time.
 pub(super) async fn lease(
     wiring: &Wiring,
@@ -21,6 +29,7 @@ pub(super) async fn lease(
 ) -> Result<Lease, Arc<[NotAnswered]>> {
     let mut changes = wiring.leases.changes();
     let (mut permit, mut queued) = (None, None);
+    let (mut long, mut is_long) = (pin!(sleep(LONG)), false);
     loop {
         changes.mark_unchanged();
         let now = wiring.clock.at();
@@ -38,25 +47,41 @@ pub(super) async fn lease(
                     biased;
                     got = &mut place => permit = got.ok().map(|permit| Permit(provider, permit)),
                     () = change(&mut changes, until, now) => queued = Some((provider, place)),
+                    () = &mut long, if !is_long => {
+                        (is_long, queued) = (true, Some((provider, place)));
+                        published.publish(|| Piece::Waits { reason: FULL, until: None });
+                    }
                 }
             }
             Err(NoLease::Wait(pause)) => {
                 // Else it would keep room that it does not want.
                 queued = None;
                 if let Some(Pause { until, reason }) = pause {
-                    published.publish(|| Piece::Waits { reason, until });
+                    published.publish(|| Piece::Waits { reason, until: Some(until) });
                 }
-                change(&mut changes, pause.map(|pause| pause.until), now).await;
+                tokio::select! {
+                    biased;
+                    () = change(&mut changes, pause.map(|pause| pause.until), now) => {}
+                    () = &mut long, if !is_long && pause.is_none() => {
+                        is_long = true;
+                        published.publish(|| Piece::Waits { reason: STARTING, until: None });
+                    }
+                }
             }
         }
     }
+}
+
+/// In how many milliseconds whoever waits for a time of the wall clock looks whether it has come.
+pub(super) fn look_in(until: Timestamp, now: Timestamp) -> u64 {
+    until.ms_since(now).min(LOOK_AGAIN)
 }
 
 /// Resolves when somebody may be let through who was not before.
 async fn change(changes: &mut watch::Receiver<()>, until: Option<Timestamp>, now: Timestamp) {
     let time = async {
         match until {
-            Some(until) => tokio::time::sleep(Duration::from_millis(until.ms_since(now))).await,
+            Some(until) => sleep(Duration::from_millis(look_in(until, now))).await,
             None => future::pending().await,
         }
     };

@@ -18,6 +18,7 @@ use crate::{
     session::{
         Arguments, Caller, Inner, SessionMsg, Wiring,
         calls::{Begun, Tasks},
+        seek,
         view::EncodedView,
     },
     turn::{Dormant, Effect, Input, Turn},
@@ -144,7 +145,7 @@ impl State {
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
             #[cfg(feature = "testkit")]
             SessionMsg::Look(_) => {}
-            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn) => {}
+            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn | Inner::Broken) => {}
         }
     }
 
@@ -235,7 +236,7 @@ impl State {
                     self.tasks.attach(turn, (call, attempt), cancel)
                 }
                 Effect::Seek { call, attempt } => self.tasks.seek(turn, call, attempt),
-                Effect::WakeAt(time) => self.tasks.wake_in(time.ms_since(now.at)),
+                Effect::WakeAt(time) => self.tasks.wake_in(seek::look_in(time, now.at)),
                 Effect::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
             };
             self.begun.insert(effect, begun);

@@ -11,13 +11,13 @@ use crate::{
 };
 
 /// An adapter keeps the deadline of a whole call (1,800 s) itself; this is for one that does not.
-const MODEL: Duration = Duration::from_secs(1_830);
+pub(super) const MODEL: Duration = Duration::from_secs(1_830);
 /// The limit of a tool that does not say its own.
-const TOOL: Duration = Duration::from_mins(10);
+pub(super) const TOOL: Duration = Duration::from_mins(10);
 /// What keeping a long result may take, or reading the pictures of a request.
-const KEEPING: Duration = Duration::from_mins(1);
+pub(super) const KEEPING: Duration = Duration::from_mins(1);
 /// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
-const STOPPING: Duration = Duration::from_secs(3);
+pub(super) const STOPPING: Duration = Duration::from_secs(3);
 
 /// Awaits a model call's attempt, until it is cancelled or overdue.
 pub(super) async fn answer(

@@ -33,7 +33,7 @@ const INTENSITY: Intensity = Intensity { deaths: 12, within_ms: 60_000 };
 const READS: u32 = 3;
 /// Between the first two of them; it doubles.
 const READ_AGAIN: Duration = Duration::from_millis(100);
-/// How long a session has to come to rest when all are suspended.
+/// How long a session has to come to rest when all are suspended, and then its tasks to be gone.
 const SUSPENDING: Duration = Duration::from_millis(500);
 
 /// What every directory of a runtime is built on. It outlives them.
@@ -91,6 +91,14 @@ impl Directory {
             deaths: entry.died,
         };
         self.entries.iter().map(status).collect()
+    }
+
+    /// Whether the session's runs are run here, or about to be.
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        match self.entries.get(&session).map(|entry| &entry.place) {
+            Some(Place::Opening(_) | Place::Live(_) | Place::Ending(..) | Place::Burying(..)) => true,
+            Some(Place::Quarantined(_)) | None => false,
+        }
     }
 
     /// The actor of a live session.
@@ -332,8 +340,9 @@ impl Directory {
         }
         tokio::spawn(async move {
             futures::future::join_all(tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(quiet)).await;
-            for (tasks, _) in &tasks {
-                tasks.end().await;
+            let ended = futures::future::join_all(tasks.iter().map(|(tasks, _)| tasks.end()));
+            if tokio::time::timeout(SUSPENDING, ended).await.is_err() {
+                tracing::warn!("a call does not end; the process goes without it");
             }
             if reply.send(()).is_err() {
                 tracing::debug!("nobody waits for the end any more");

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     hub::Hub,
     look::Look,
-    persistence::Persistence,
+    persistence::{Persistence, Writing},
     policy::{Deaths, Intensity, Verdict},
     port::{Journal, JournalError, ReadError},
     provider::Leases,
@@ -108,7 +108,9 @@ impl Actor for Root {
     async fn pre_start(&self, me: ActorRef<RootMsg>, parts: Parts) -> Result<RootState, ActorProcessingErr> {
         let cell = me.get_cell();
         let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
-        let (persistence, _) = Actor::spawn_linked(None, Persistence, journal, cell.clone()).await?;
+        let writing = Arc::new(Writing::new(Arc::clone(&parts.clock)));
+        let arguments = (journal, Arc::clone(&writing));
+        let (persistence, _) = Actor::spawn_linked(None, Persistence, arguments, cell.clone()).await?;
         let wiring = Arc::new(Wiring {
             persistence: persistence.clone(),
             providers: Arc::default(),
@@ -116,6 +118,7 @@ impl Actor for Root {
             leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
             tools: Arc::new(Tools::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::new(Hub::default()),
+            writing,
             clock: parts.clock,
         });
         let foundation = Arc::new(Foundation {

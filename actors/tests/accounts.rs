@@ -321,7 +321,7 @@ async fn what_a_provider_says_is_left_is_kept_and_the_wait_is_told() {
     loop {
         let event = watch.next().await.expect("the store is read");
         if let EventBody::Status(RunStatus::Waiting { reason, until: told }) = &event.body {
-            assert_eq!((&**reason, *told), ("limits", until));
+            assert_eq!((&**reason, *told), ("limits", Some(until)));
             waits += 1;
         }
         let has_ended = matches!(event.body, EventBody::Status(RunStatus::Ended(_)));

@@ -176,7 +176,7 @@ async fn a_known_reset_is_waited_for_visibly_and_does_not_count() {
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     let result = run(&runtime).await;
     assert_eq!((result.text(), only.asked()), (Some("here I am"), vec![0, 90]), "{}", result.ended);
-    let waiting = EventBody::Status(RunStatus::Waiting { reason: "rate_limited".into(), until });
+    let waiting = EventBody::Status(RunStatus::Waiting { reason: "rate_limited".into(), until: Some(until) });
     assert!(events(&runtime, &result).await.iter().any(|event| event.body == waiting));
 }
 

@@ -19,6 +19,7 @@ mod repair;
 mod rows;
 mod run;
 mod steer;
+mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ pub(crate) use input::{Effect, Fault, Input, Outlook, Plan, Want};
 pub(crate) use ladder::Postscript;
 pub(crate) use recovery::{Dormant, Standing};
 pub(crate) use repair::repair;
+pub(crate) use waits::Bounds;
+pub use waits::Waits;
 
 use crate::{
     model::{

@@ -23,6 +23,7 @@ mod table;
 mod telemetry;
 mod terminal;
 mod tree;
+mod waits;
 mod wire;
 mod workspace;
 

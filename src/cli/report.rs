@@ -2,7 +2,9 @@
 
 use hermod_actors::{
     RunResult,
-    model::{Content, Message, ModelRef, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall},
+    model::{
+        Content, Message, ModelRef, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall, Wait,
+    },
 };
 use serde_json::{Map, Value, json};
 
@@ -133,9 +135,10 @@ pub(crate) fn session(row: &SessionRow) -> Value {
     json!({ "id": row.id.to_string(), "key": row.key, "opened_at": rfc3339(row.opened_at) })
 }
 
-/// The run with what it was given and has said: `{…of the run, cost_usd, unpriced, input, said, spec}`.
+/// The run with what it was given and has said: `{…of the run, waits, cost_usd, unpriced, input, said, spec}`.
 pub(crate) fn detail(detail: &RunDetail) -> Value {
     let mut object = as_object(run(&detail.row));
+    object.insert("waits".into(), detail.waits.iter().map(wait).collect());
     object.extend(cost(detail.cost, &detail.unpriced));
     object.insert("input".into(), detail.input.as_str().into());
     object.insert("said".into(), detail.said.as_deref().into());
@@ -143,9 +146,18 @@ pub(crate) fn detail(detail: &RunDetail) -> Value {
     Value::Object(object)
 }
 
-/// The run with what it has started: `{…of the run, children}`, and so on downwards.
+/// `{what, …of that, since, until}`; without `until` if it has no end of its own.
+fn wait(wait: &Wait) -> Value {
+    let mut object = as_object(json!(wait));
+    object.insert("since".into(), rfc3339(wait.since).into());
+    object.extend(wait.until.map(|until| ("until".to_owned(), rfc3339(until).into())));
+    Value::Object(object)
+}
+
+/// The run with what it has started: `{…of the run, waits, children}`, and so on downwards.
 pub(crate) fn node(node: &Node) -> Value {
     let mut object = as_object(run(&node.run));
+    object.insert("waits".into(), node.waits.iter().map(wait).collect());
     object.insert("children".into(), node.children.iter().map(self::node).collect());
     Value::Object(object)
 }

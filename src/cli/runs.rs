@@ -1,7 +1,10 @@
 //! `hermod runs`: the runs of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::model::{RunRow, RunState};
+use hermod_actors::{
+    model::{RunRow, RunState, Timestamp},
+    port::Clock,
+};
 use serde_json::Value;
 
 use super::{
@@ -10,10 +13,10 @@ use super::{
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
     progress::{dollars, seconds},
-    report, table,
+    report, table, waits,
 };
 use crate::{
-    clock::rfc3339,
+    clock::{SystemClock, rfc3339},
     control::{Answer, Request, RunDetail},
 };
 
@@ -54,7 +57,11 @@ pub(crate) async fn execute(args: RunsArgs, inquiry: &Inquiry) -> Result<(), Fai
             let Answer::Run(run) = inquiry.ask(&Request::RunsShow { run: id }).await? else {
                 return Err(other_answer().into());
             };
-            if json { print_json(&report::detail(&run)) } else { print(&shown(&run)) }
+            if json {
+                print_json(&report::detail(&run))
+            } else {
+                print(&shown(&run, SystemClock::default().at()))
+            }
         }
     }
 }
@@ -92,7 +99,7 @@ fn took(row: &RunRow) -> String {
     span.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start)))
 }
 
-fn shown(detail: &RunDetail) -> String {
+fn shown(detail: &RunDetail, now: Timestamp) -> String {
     let row = &detail.row;
     let chain: Vec<_> = detail.spec.chain.iter().map(ToString::to_string).collect();
     let cause = row.ended.as_ref().map_or_else(|| state(row), ToString::to_string);
@@ -104,8 +111,9 @@ fn shown(detail: &RunDetail) -> String {
             format!("not known of {}", unpriced.join(", "))
         }
     };
+    let waits: String = detail.waits.iter().map(|wait| waits::line(wait, row.id, now)).collect();
     format!(
-        "run         {}\nsession     {}\nstate       {cause}\naccepted    {}\ntook        {}\n\
+        "run         {}\nsession     {}\nstate       {cause}\n{waits}accepted    {}\ntook        {}\n\
          iterations  {}\ntokens      {} read, {} written\ncost        {cost}\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
          said last:\n{}\n",
         row.id,

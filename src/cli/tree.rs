@@ -1,15 +1,19 @@
 //! `hermod tree`: runs, and what they have started.
 
 use clap::Args;
+use hermod_actors::{model::Timestamp, port::Clock};
 use serde_json::Value;
 
 use super::{
     exit::Failure,
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
-    report, runs,
+    report, runs, waits,
 };
-use crate::control::{Answer, Node, Request};
+use crate::{
+    clock::SystemClock,
+    control::{Answer, Node, Request},
+};
 
 /// Show a run and the runs that it has started
 #[derive(Debug, Args)]
@@ -32,25 +36,27 @@ pub(crate) async fn execute(args: TreeArgs, inquiry: &Inquiry) -> Result<(), Fai
     if nodes.is_empty() {
         return print("no run is unfinished");
     }
-    print(&nodes.iter().map(|node| draw(node, "", "")).collect::<String>())
+    let now = SystemClock::default().at();
+    print(&nodes.iter().map(|node| draw(node, now, ("", ""))).collect::<String>())
 }
 
 /// A node behind `first`, and what is below it behind `rest`.
-fn draw(node: &Node, first: &str, rest: &str) -> String {
+fn draw(node: &Node, now: Timestamp, (first, rest): (&str, &str)) -> String {
     let run = &node.run;
     let (state, iterations) = (runs::state(run), run.iterations);
-    let mut drawn = format!("{first}{}  {state}  iterations {iterations}\n", run.id);
+    let waits = waits::short(&node.waits, now);
+    let mut drawn = format!("{first}{}  {state}  iterations {iterations}{waits}\n", run.id);
     for (n, child) in (1..).zip(&node.children) {
         let (branch, below) =
             if n == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        drawn += &draw(child, &format!("{rest}{branch}"), &format!("{rest}{below}"));
+        drawn += &draw(child, now, (&format!("{rest}{branch}"), &format!("{rest}{below}")));
     }
     drawn
 }
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{RunId, RunRow, RunState, SessionId, Timestamp, Usage};
+    use hermod_actors::model::{RunId, RunRow, RunState, SessionId, Usage};
 
     use super::*;
 
@@ -69,7 +75,7 @@ mod tests {
             first: 1,
             last: 1,
         };
-        Node { run, children }
+        Node { run, waits: Vec::new(), children }
     }
 
     #[test]
@@ -80,6 +86,6 @@ mod tests {
             let (branch, n) = line.split_at(line.len() - 1);
             format!("{branch}{n:0>26}  running  iterations 2\n")
         });
-        assert_eq!(draw(&tree, "", ""), expect.concat());
+        assert_eq!(draw(&tree, Timestamp(0), ("", "")), expect.concat());
     }
 }

@@ -1,10 +1,11 @@
 //! Who answers: questions from the store, orders through whoever runs the runs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hermod_actors::{
-    model::{CallId, RunRow, Seq, SessionRow, Verdict},
-    port::Read,
+    Runtime, Vitals,
+    model::{CallId, RunRow, RunState, Seq, SessionRow, Verdict, Wait},
+    port::{Clock, Read},
 };
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
@@ -13,10 +14,11 @@ use tokio::sync::{
 
 use super::{
     fault::{Fault, FaultKind},
-    protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, shown},
+    protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown},
     reader::{PAGE, Reader},
     tree,
 };
+use crate::clock::SystemClock;
 
 /// Orders that may wait.
 const WAITING: usize = 32;
@@ -28,7 +30,11 @@ const KIN: usize = 1_000;
 pub struct Desk {
     reader: Reader,
     orders: Option<mpsc::Sender<Ordered>>,
+    runner: Runner,
 }
+
+/// Signs of life of the runtime of this process, from when there is one.
+type Runner = Arc<Mutex<Option<Vitals>>>;
 
 /// What only who runs the runs can do.
 #[derive(Debug)]
@@ -67,26 +73,51 @@ pub struct Ordered {
 }
 
 /// The orders to be carried out.
-pub type Orders = mpsc::Receiver<Ordered>;
+#[derive(Debug)]
+pub struct Orders {
+    waiting: mpsc::Receiver<Ordered>,
+    runner: Runner,
+}
+
+impl Orders {
+    /// The next one; `None` if nobody can give any.
+    pub async fn recv(&mut self) -> Option<Ordered> {
+        self.waiting.recv().await
+    }
+
+    /// Takes no more.
+    pub fn close(&mut self) {
+        self.waiting.close();
+    }
+
+    /// From now on this runtime carries them out, and is asked what its runs wait for.
+    pub fn carried_out_by(&self, runtime: &Runtime) {
+        *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime.vitals());
+    }
+}
 
 impl Desk {
     /// A desk for a process that runs things, and the orders that it gets.
     pub fn new(reader: Reader) -> (Self, Orders) {
-        let (sender, orders) = mpsc::channel(WAITING);
-        (Self { reader, orders: Some(sender) }, orders)
+        let (sender, waiting) = mpsc::channel(WAITING);
+        let runner = Runner::default();
+        let desk = Self { reader, orders: Some(sender), runner: Arc::clone(&runner) };
+        (desk, Orders { waiting, runner })
     }
 
     /// A desk for a process that only has the store open: it takes no orders.
-    pub const fn alone(reader: Reader) -> Self {
-        Self { reader, orders: None }
+    pub fn alone(reader: Reader) -> Self {
+        Self { reader, orders: None, runner: Runner::default() }
     }
 
     /// Answers a request; without an answer, the one who could give it has gone.
     pub async fn answer(&self, request: Request, to: &mpsc::Sender<Answer>) {
         let answer = match request {
-            Request::Ping {} => {
-                Ok(Some(Answer::Pong { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() }))
-            }
+            Request::Ping {} => Ok(Some(Answer::Pong {
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                writing_since: self.vitals().and_then(|vitals| vitals.writing_since()),
+            })),
             Request::RunsList { max } => {
                 self.runs(Read::Runs { session: None, max }).await.map(Answer::Runs).map(Some)
             }
@@ -123,7 +154,24 @@ impl Desk {
         let bill = self.reader.bill(&row).await?;
         let (input, spec) = (accepted.input.to_string(), (*accepted.spec).clone());
         let (cost, unpriced) = (bill.nano_usd(), bill.unpriced().to_vec());
-        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec, cost, unpriced })))
+        let waits = self.waits(&row).await?;
+        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec, cost, unpriced, waits })))
+    }
+
+    fn vitals(&self) -> Option<Vitals> {
+        self.runner.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a run waits for; nothing if it has ended, or if that cannot be read.
+    async fn waits(&self, row: &RunRow) -> Result<Vec<Wait>, Fault> {
+        if row.state == RunState::Ended || self.reader.quarantined(row.session).await?.is_some() {
+            return Ok(Vec::new());
+        }
+        let waits = self.reader.waits(row.session).await?;
+        Ok(match self.vitals() {
+            Some(vitals) => vitals.waits(row.session, row.id, &waits).await,
+            None => waits.at_rest(row.id, SystemClock::default().at()),
+        })
     }
 
     async fn session(&self, id: &str, max: usize) -> Result<Answer, Fault> {
@@ -179,7 +227,13 @@ impl Desk {
             let parent = self.reader.account(row.account).await?.and_then(|account| account.parent);
             kin.push((self.reader.counted(row).await?, parent));
         }
-        Ok(Answer::Tree(tree::grow(kin, root)))
+        let mut nodes = tree::grow(kin, root);
+        let mut left: Vec<&mut Node> = nodes.iter_mut().collect();
+        while let Some(Node { run, waits, children }) = left.pop() {
+            *waits = self.waits(run).await?;
+            left.extend(children);
+        }
+        Ok(Answer::Tree(nodes))
     }
 
     async fn stop(&self, id: &str) -> Result<Option<Answer>, Fault> {

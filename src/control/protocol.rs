@@ -4,6 +4,7 @@ use hermod_actors::{
     ProviderStatus,
     model::{
         CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp, Verdict,
+        Wait,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,9 @@ pub enum Answer {
         pid: u32,
         /// Its version.
         version: String,
+        /// Since when something is being written; a time that stays is a disk that does not answer.
+        #[serde(default)]
+        writing_since: Option<Timestamp>,
     },
     /// To `runs.list`, in the order in which they were accepted.
     Runs(Vec<RunRow>),
@@ -196,6 +200,9 @@ pub struct RunDetail {
     /// The models whose part of the cost is not known.
     #[serde(default)]
     pub unpriced: Vec<ModelRef>,
+    /// What it waits for; nothing if it has ended.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
 }
 
 /// A call about which a person is asked.
@@ -236,6 +243,9 @@ pub struct SessionDetail {
 pub struct Node {
     /// The run.
     pub run: RunRow,
+    /// What it waits for; nothing if it has ended.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
     /// What it has started.
     pub children: Vec<Node>,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::{
-    Bill, RunError,
+    Bill, RunError, Waits,
     model::{
         Account, AccountId, Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
         Usage,
@@ -222,6 +222,17 @@ impl Reader {
         })
         .await?;
         Ok(said)
+    }
+
+    /// What the runs of a session wait for.
+    pub async fn waits(&self, session: SessionId) -> Result<Waits, Fault> {
+        let mut waits = Waits::new(session);
+        self.records(session, 1, |(_, record)| {
+            waits.take(&record);
+            Ok::<(), Fault>(())
+        })
+        .await?;
+        Ok(waits)
     }
 
     /// What a run's model calls have cost.

@@ -29,7 +29,7 @@ fn take(runs: &mut Vec<Kin>, id: RunId) -> Option<Node> {
     let below: Vec<RunId> =
         runs.iter().filter(|(_, parent)| *parent == Some(run.account)).map(|(row, _)| row.id).collect();
     let children = below.into_iter().filter_map(|child| take(runs, child)).collect();
-    Some(Node { run, children })
+    Some(Node { run, waits: Vec::new(), children })
 }
 
 #[cfg(test)]

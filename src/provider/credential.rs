@@ -10,7 +10,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::secret::Secret;
 
@@ -18,6 +18,9 @@ use crate::secret::Secret;
 const AHEAD: Duration = Duration::from_mins(1);
 /// A key that is near its end and could not be renewed is used for so long until that is tried again.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// A call waits so long for a key that is being got: longer than any way of getting one takes by its own limits.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How a key is got that does not stay the same.
 pub trait Fetch: Debug + Send + Sync + 'static {
@@ -132,7 +135,11 @@ impl Credential {
                 None => self.flight(&mut state),
             }
         };
-        let fetched = flight.await;
+        let fetched = timeout(PATIENCE, flight).await;
+        let fetched = fetched.unwrap_or_else(|_| {
+            let seconds = PATIENCE.as_secs();
+            Err(NoKey::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
+        });
         fetched.or_else(|error| {
             let state = self.0.state();
             let held = state.held.as_ref().filter(|held| !held.is_over(Instant::now()));
@@ -309,6 +316,28 @@ mod tests {
     async fn send_in_vain(credential: &Credential) {
         let key = credential.key().await.unwrap();
         credential.refused(&key);
+    }
+
+    /// A file system that does not answer.
+    #[derive(Debug)]
+    struct Never;
+
+    impl Fetch for Never {
+        fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever_for_a_key() {
+        let credential = Credential::fetched(Never, None, Carried::ByWire);
+        let began = Instant::now();
+        let (one, two) = tokio::join!(sent(&credential), sent(&credential));
+        for denied in [one, two] {
+            let Err(NoKey::Unreachable(why)) = denied else { panic!("{denied:?}") };
+            assert!(why.contains("has not ended within 120 s"), "{why}");
+        }
+        assert_eq!(began.elapsed(), PATIENCE);
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ mod ladder;
 mod limits;
 mod steer;
 mod submissions;
+mod waits;
 
 use std::sync::Arc;
 

@@ -23,6 +23,7 @@ pub(crate) async fn attend<T>(
     orders: &mut Orders,
     following: impl Future<Output = T>,
 ) -> T {
+    orders.carried_out_by(runtime);
     let mut begun = FuturesUnordered::new();
     let mut following = pin!(following);
     let followed = loop {

@@ -1,0 +1,60 @@
+//! Signs of life, for whoever must not be held up: what a run waits for, and whether the disk answers.
+
+use crate::{
+    look::Look,
+    model::{Awaited, RunId, RunState, SessionId, Timestamp, Wait},
+    runtime::{RunError, Runtime},
+    supervisor::{Directory, Doors, SessionsMsg},
+    turn::Waits,
+};
+
+/// A commit that takes longer, in milliseconds, is told as a wait: it is none of the milliseconds that every record takes.
+const SLOW_DISK: u64 = 1_000;
+
+/// See the module. Copies are of the same runtime; after its end they tell that nothing runs.
+#[derive(Debug, Clone)]
+pub struct Vitals(Doors);
+
+impl Vitals {
+    /// Whether this runtime runs the runs of this session.
+    pub async fn runs(&self, session: SessionId) -> bool {
+        let (look, runs) = Look::read(move |directory: &Directory| directory.has(session));
+        self.0.sessions.cast(SessionsMsg::Look(look)).is_ok() && runs.await.unwrap_or(false)
+    }
+
+    /// Since when something is being written; `None` if nothing is. A time that stays is a disk that does not answer.
+    pub fn writing_since(&self) -> Option<Timestamp> {
+        self.0.wiring.writing.since()
+    }
+
+    /// What a run waits for now, by the records of its session.
+    pub async fn waits(&self, session: SessionId, run: RunId, waits: &Waits) -> Vec<Wait> {
+        let wiring = &self.0.wiring;
+        let at = wiring.clock.at();
+        if !self.runs(session).await {
+            return waits.at_rest(run, at);
+        }
+        let mut all = waits.under_way(run, at, &*wiring.tools);
+        let slow = self.writing_since().filter(|since| at.ms_since(*since) >= SLOW_DISK);
+        all.extend(slow.map(|since| Wait { what: Awaited::Disk, since, until: None }));
+        all
+    }
+}
+
+impl Runtime {
+    /// Signs of life that can be asked for from elsewhere.
+    pub fn vitals(&self) -> Vitals {
+        Vitals(self.doors.clone())
+    }
+
+    /// What a run waits for, since when, and until when; nothing if it has ended.
+    pub async fn waits(&self, run: RunId) -> Result<Vec<Wait>, RunError> {
+        let row = self.row(run).await?;
+        if row.state == RunState::Ended {
+            return Ok(Vec::new());
+        }
+        let mut waits = Waits::new(row.session);
+        self.journal(row.session, 1).await?.iter().for_each(|(_, record)| waits.take(record));
+        Ok(self.vitals().waits(row.session, run, &waits).await)
+    }
+}

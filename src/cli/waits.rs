@@ -1,0 +1,199 @@
+//! What a run waits for, as a person reads it.
+
+use hermod_actors::model::{Awaited, CallId, RunId, Timestamp, Wait};
+
+use super::progress::seconds;
+use crate::clock::rfc3339;
+
+/// A line of `hermod runs show`.
+pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
+    let (at, took) = (rfc3339(wait.since), seconds(now.ms_since(wait.since)));
+    if let Awaited::Limit { limit_ms, outcome } = &wait.what {
+        let until = wait.until.map_or_else(|| "-".to_owned(), rfc3339);
+        let limit = seconds(*limit_ms);
+        return format!("time limit  {limit} of active time since {at}, ends as {outcome} at {until}\n");
+    }
+    let what = whole(&wait.what);
+    let end = match &wait.what {
+        Awaited::Process => format!("; nobody runs it: `hermod runs resume {run}`"),
+        Awaited::Retry { failure, .. } | Awaited::Reset { failure, .. } => {
+            let until = wait.until.map_or_else(String::new, |until| format!(", until {}", rfc3339(until)));
+            failure.iter().fold(until, |until, failure| format!("{until}; {failure}"))
+        }
+        Awaited::Queue { .. }
+        | Awaited::Model { .. }
+        | Awaited::Lease { .. }
+        | Awaited::Permit { .. }
+        | Awaited::Order { .. }
+        | Awaited::Tool { .. }
+        | Awaited::Person { .. }
+        | Awaited::Stop
+        | Awaited::Disk
+        | Awaited::Limit { .. } => match wait.until {
+            Some(until) => format!(", gives up at {}", rfc3339(until)),
+            None => format!(", no end of its own: {}", wait.what.then()),
+        },
+    };
+    format!("waiting     for {what} since {at} ({took}){end}\n")
+}
+
+/// What stands behind a run in `hermod tree`; nothing if it waits for nothing.
+pub(crate) fn short(waits: &[Wait], now: Timestamp) -> String {
+    let mut waits = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. }));
+    let Some(first) = waits.next() else { return String::new() };
+    let what = match &first.what {
+        Awaited::Process => "nobody runs it".to_owned(),
+        Awaited::Queue { behind } => format!("queued behind {behind}"),
+        Awaited::Model { model, .. } => format!("asks {model}"),
+        Awaited::Retry { .. } => "tries again".to_owned(),
+        Awaited::Reset { .. } => "waits for a reset".to_owned(),
+        Awaited::Lease { .. } => "waits for leave to ask".to_owned(),
+        Awaited::Permit { tool, .. } => format!("waits for leave to run {tool}"),
+        Awaited::Order { tool, .. } => format!("keeps {tool} in order"),
+        Awaited::Tool { tool, .. } => format!("runs {tool}"),
+        Awaited::Person { .. } => "asks a person".to_owned(),
+        Awaited::Stop => "stops".to_owned(),
+        Awaited::Disk | Awaited::Limit { .. } => "waits for the disk".to_owned(),
+    };
+    let more = waits.count();
+    let more = if more > 0 { format!(", {more} more") } else { String::new() };
+    format!("  {what} {}{more}", seconds(now.ms_since(first.since)))
+}
+
+fn whole(what: &Awaited) -> String {
+    match what {
+        Awaited::Process => "a process".to_owned(),
+        Awaited::Queue { behind } => format!("run {behind}, which goes first,"),
+        Awaited::Model { model, attempt } => format!("the answer of {model}, attempt {attempt},"),
+        Awaited::Retry { attempt, .. } => format!("attempt {attempt} at the model"),
+        Awaited::Reset { .. } => "a time that the provider has named,".to_owned(),
+        Awaited::Lease { attempt } => format!("leave to ask a model, attempt {attempt},"),
+        Awaited::Permit { call, tool } => format!("leave to run {tool}, call {},", number(*call)),
+        Awaited::Order { call, tool, behind } => {
+            format!("call {}, behind which {tool}, call {}, goes,", number(*behind), number(*call))
+        }
+        Awaited::Tool { call, tool, .. } => format!("{tool}, call {},", number(*call)),
+        Awaited::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
+        Awaited::Stop => "its calls to end".to_owned(),
+        Awaited::Disk => "the disk".to_owned(),
+        Awaited::Limit { .. } => "its time to be over".to_owned(),
+    }
+}
+
+/// A call within its run, as the progress of a run has it.
+fn number(call: CallId) -> String {
+    format!("{}.{}", call.iteration, call.n)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{Failure, FailureClass, Outcome};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(what: Awaited, until: Option<i64>, expect: &str, in_tree: &str) {
+        let run = RunId::from_bits(1);
+        let wait = Wait { what, since: Timestamp(1_000), until: until.map(Timestamp) };
+        let now = Timestamp(13_000);
+        let expect = expect.replace("SINCE", "since 1970-01-01T00:00:01.000Z");
+        assert_eq!(line(&wait, run, now), format!("{expect}\n"));
+        assert_eq!(short(&[wait], now), in_tree);
+    }
+
+    const RUN: RunId = RunId::from_bits(2);
+    const CALL: CallId = CallId { run: RUN, iteration: 3, n: 2 };
+
+    #[test]
+    fn a_wait_is_told_with_its_beginning_and_its_end() {
+        let failure = Some(Failure::new(FailureClass::Overloaded, "no room"));
+        check(
+            Awaited::Model { model: "p/m".parse().unwrap(), attempt: 2 },
+            Some(60_000),
+            "waiting     for the answer of p/m, attempt 2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
+            "  asks p/m 12.0 s",
+        );
+        check(
+            Awaited::Retry { attempt: 2, failure: failure.clone() },
+            Some(60_000),
+            "waiting     for attempt 2 at the model SINCE (12.0 s), until 1970-01-01T00:01:00.000Z; overloaded: no room",
+            "  tries again 12.0 s",
+        );
+        check(
+            Awaited::Reset { attempt: 2, failure },
+            Some(60_000),
+            "waiting     for a time that the provider has named, SINCE (12.0 s), until 1970-01-01T00:01:00.000Z; \
+             overloaded: no room",
+            "  waits for a reset 12.0 s",
+        );
+        check(
+            Awaited::Tool { call: CALL, tool: "shell".into(), attempt: 1 },
+            Some(60_000),
+            "waiting     for shell, call 3.2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
+            "  runs shell 12.0 s",
+        );
+        check(
+            Awaited::Stop,
+            Some(4_000),
+            "waiting     for its calls to end SINCE (12.0 s), gives up at 1970-01-01T00:00:04.000Z",
+            "  stops 12.0 s",
+        );
+        check(
+            Awaited::Limit { limit_ms: 600_000, outcome: Outcome::TimedOut },
+            Some(601_000),
+            "time limit  600.0 s of active time SINCE, ends as timed_out at 1970-01-01T00:10:01.000Z",
+            "",
+        );
+    }
+
+    #[test]
+    fn a_wait_without_an_end_says_why() {
+        let tool = || "shell".to_owned();
+        let process = "waiting     for a process SINCE (12.0 s); nobody runs it: `hermod runs resume \
+                       00000000000000000000000001`";
+        check(Awaited::Process, None, process, "  nobody runs it 12.0 s");
+        check(
+            Awaited::Queue { behind: RUN },
+            None,
+            "waiting     for run 00000000000000000000000002, which goes first, SINCE (12.0 s), no end of its own: that \
+             run has limits of its own",
+            &format!("  queued behind {RUN} 12.0 s"),
+        );
+        check(
+            Awaited::Lease { attempt: 1 },
+            None,
+            "waiting     for leave to ask a model, attempt 1, SINCE (12.0 s), no end of its own: the calls that have it \
+             have deadlines",
+            "  waits for leave to ask 12.0 s",
+        );
+        check(
+            Awaited::Permit { call: CALL, tool: tool() },
+            None,
+            "waiting     for leave to run shell, call 3.2, SINCE (12.0 s), no end of its own: the calls before it have \
+             limits",
+            "  waits for leave to run shell 12.0 s",
+        );
+        check(
+            Awaited::Order { call: CALL, tool: tool(), behind: CallId { n: 1, ..CALL } },
+            None,
+            "waiting     for call 3.1, behind which shell, call 3.2, goes, SINCE (12.0 s), no end of its own: the calls \
+             before it have limits",
+            "  keeps shell in order 12.0 s",
+        );
+        check(
+            Awaited::Disk,
+            None,
+            "waiting     for the disk SINCE (12.0 s), no end of its own: a write is answered, or the process ends",
+            "  waits for the disk 12.0 s",
+        );
+    }
+
+    #[test]
+    fn a_tree_has_room_for_one() {
+        let wait = |what| Wait { what, since: Timestamp(0), until: None };
+        let limit = Awaited::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
+        let waits = [wait(Awaited::Stop), wait(Awaited::Disk), wait(limit)];
+        assert_eq!(short(&waits, Timestamp(500)), "  stops 500 ms, 1 more");
+        assert_eq!(short(&[], Timestamp(0)), "");
+    }
+}
