@@ -34,7 +34,7 @@ impl Vitals {
         if !self.runs(session).await {
             return waits.at_rest(run, at);
         }
-        let mut all = waits.under_way(run, at, &*wiring.tools);
+        let mut all = waits.under_way(run, at, &**wiring);
         let slow = self.writing_since().filter(|since| at.ms_since(*since) >= SLOW_DISK);
         all.extend(slow.map(|since| Wait { what: Awaited::Disk, since, until: None }));
         all

@@ -3,25 +3,25 @@
 use std::time::Duration;
 
 use crate::{
-    model::ModelRef,
+    model::{ModelRef, RunSpec},
     policy::arguments,
     session::{
+        Wiring,
         attempt::RENEWING,
         watchdog::{KEEPING, MODEL, STOPPING, TOOL},
     },
-    tool_executor::Tools,
     turn::Bounds,
 };
 
-impl Bounds for Tools {
+impl Bounds for Wiring {
     /// Reading its pictures, the call itself, and renewing a credential that was refused.
-    fn model(&self, _model: &ModelRef) -> u64 {
+    fn model(&self, _: &ModelRef, _: &RunSpec) -> u64 {
         ms(KEEPING + MODEL + RENEWING)
     }
 
     /// The tool's own limit, and keeping a long result.
     fn tool(&self, tool: &str, text: &str) -> u64 {
-        let limit = self.get(tool).zip(arguments(text).ok()).and_then(|(tool, text)| tool.limit(&text));
+        let limit = self.tools.get(tool).zip(arguments(text).ok()).and_then(|(tool, text)| tool.limit(&text));
         ms(limit.unwrap_or(TOOL) + KEEPING)
     }
 

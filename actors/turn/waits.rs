@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        Attempt, Awaited, Body, CallId, Failure, ModelRef, ModelWaiting, Now, Record, RunId, SessionId,
-        Timestamp, Wait, WhyNot,
+        Attempt, Awaited, Body, CallId, Failure, ModelRef, ModelWaiting, Now, Record, RunId, RunSpec,
+        SessionId, Timestamp, Wait, WhyNot,
     },
     turn::{
         Effect, Turn,
@@ -16,8 +16,8 @@ use crate::{
 
 /// The limits that tasks have outside of the core, in milliseconds.
 pub(crate) trait Bounds {
-    /// Of one attempt at this model, with all that belongs to it.
-    fn model(&self, model: &ModelRef) -> u64;
+    /// Of one attempt at this model by a run of this spec, with all that belongs to it.
+    fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64;
     /// Of one attempt of a call of this tool with these arguments, until its result is kept.
     fn tool(&self, tool: &str, arguments: &str) -> u64;
     /// Of a call that is to be stopped.
@@ -141,7 +141,7 @@ impl Waits {
             Effect::Ask { call, attempt } => {
                 let model = run.asking()?.model.clone();
                 let since = self.noted(call);
-                let until = Some(since.plus_ms(bounds.model(&model)));
+                let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(Wait { what: Awaited::Model { model, attempt }, since, until })
             }
             Effect::Run { call, attempt } => {

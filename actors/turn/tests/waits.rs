@@ -11,7 +11,7 @@ use crate::{
 struct Fixed;
 
 impl Bounds for Fixed {
-    fn model(&self, model: &ModelRef) -> u64 {
+    fn model(&self, model: &ModelRef, _: &RunSpec) -> u64 {
         if &*model.model == "m" { 100_000 } else { 0 }
     }
 
