@@ -120,8 +120,8 @@ impl Admissions {
         }
     }
 
-    /// Lets somebody ask the model, with the credential that is to be used next.
-    pub(crate) fn pass(&mut self, model: &Arc<str>, now: Timestamp) -> Ticket {
+    /// Lets somebody ask the model, with the credential that is to be used next, who has reserved so many tokens.
+    pub(crate) fn pass(&mut self, (model, tokens): (&Arc<str>, u64), now: Timestamp) -> Ticket {
         let (count, used, limiters, heard) = (self.used.len(), &self.used, &self.limiters, &self.heard);
         let breakers = self
             .models
@@ -148,7 +148,7 @@ impl Admissions {
         self.last = Some(at);
         self.used[at] += 1;
         let (endpoint, model) = (self.endpoint.pass(now), breakers[at].pass(now));
-        Ticket { credential: CredentialId(at), endpoint, model, place: self.limiters[at].take(now) }
+        Ticket { credential: CredentialId(at), endpoint, model, place: self.limiters[at].take(now, tokens) }
     }
 
     /// An attempt begins to be answered. Says whether others can be let through who could not be before.
@@ -179,21 +179,26 @@ impl Admissions {
         };
         // Who waits for a probe learns from its failure until when to wait.
         let refused = matches!(end, End::Failed(_)) && [ticket.endpoint, ticket.model].contains(&Pass::Probe);
-        self.of_breakers(model, ticket, (end, now)) | heard | refused
+        self.settle(ticket, (end, now)) | self.of_breakers(model, ticket, (end, now)) | heard | refused
     }
 
-    /// What the end of an attempt says to the limiter and to the breakers.
-    fn of_breakers(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
-        let at = ticket.credential.0;
+    /// What the end of an attempt says to the limiter. Says whether there is room earlier than before.
+    fn settle(&mut self, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+        let limiter = &mut self.limiters[ticket.credential.0];
+        let before = limiter.ready_at(now);
         match end {
-            End::Answered(Some(tokens)) => self.limiters[at].settle(ticket.place, tokens),
-            End::Failed(failure) if says_something(&failure.class) => {
-                self.limiters[at].settle(ticket.place, 0);
-            }
+            End::Answered(Some(tokens)) => limiter.settle(ticket.place, tokens),
+            End::Failed(failure) if says_something(&failure.class) => limiter.settle(ticket.place, 0),
             // What it has cost is not known: as much as the others.
             End::Answered(None) | End::Failed(_) | End::Dropped => {}
         }
-        self.limiters[at].ended(ticket.place);
+        limiter.ended(ticket.place);
+        limiter.ready_at(now) < before
+    }
+
+    /// What the end of an attempt says to the breakers.
+    fn of_breakers(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+        let at = ticket.credential.0;
         let Some(of_model) = self.models.get_mut(model).map(|breakers| &mut breakers[at]) else {
             return false;
         };
@@ -271,7 +276,7 @@ mod tests {
 
     fn fail(admissions: &mut Admissions, model: &str, class: FailureClass) -> CredentialId {
         let (model, now): (Arc<str>, _) = (model.into(), Timestamp(0));
-        let ticket = admissions.pass(&model, now);
+        let ticket = admissions.pass((&model, 0), now);
         admissions.end(&model, ticket, (End::Failed(&Failure::new(class, "x")), now));
         ticket.credential
     }
@@ -313,12 +318,27 @@ mod tests {
         assert_eq!(used, [0, 1, 2]);
         assert!(matches!(admissions.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
         assert_eq!(admissions.gauge("b", Timestamp(0)), Gauge::Free);
-        let ticket = admissions.pass(&"a".into(), Timestamp(0));
+        let ticket = admissions.pass((&"a".into(), 0), Timestamp(0));
         let none = Some(crate::model::RateLeft { remaining: 0, reset_at: Timestamp(9), limit: None });
         admissions.learn(ticket, (RateInfo { requests: none, tokens: None }, Timestamp(0)));
         admissions.reset();
         assert_eq!(admissions.gauge("a", Timestamp(0)), Gauge::Free);
-        assert_eq!(admissions.pass(&"a".into(), Timestamp(0)).credential, ticket.credential);
+        assert_eq!(admissions.pass((&"a".into(), 0), Timestamp(0)).credential, ticket.credential);
+    }
+
+    #[test]
+    fn what_an_answer_leaves_of_its_reservation_lets_others_in() {
+        let limits = RateLimits { requests: None, tokens: Some(100) };
+        let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), limits);
+        let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
+        let tickets = [admissions.pass((&model, 60), now), admissions.pass((&model, 60), now)];
+        assert!(admissions.learn(tickets[0], (RateInfo::default(), now)), "it has said something");
+        let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
+        assert_eq!(admissions.gauge("a", now), room);
+        assert!(!admissions.end(&model, tickets[1], (End::Dropped, now)), "nobody knows what it has cost");
+        assert_eq!(admissions.gauge("a", now), room);
+        assert!(admissions.end(&model, tickets[0], (End::Answered(Some(10)), now)));
+        assert_eq!(admissions.gauge("a", now), Gauge::Free);
     }
 
     #[test]
@@ -326,11 +346,11 @@ mod tests {
         let mut admissions =
             Admissions::new(BreakerPolicy::default(), (PoolStrategy::LeastUsed, 2), RateLimits::default());
         let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-        let tickets: Vec<_> = (0..4).map(|_| admissions.pass(&model, now)).collect();
+        let tickets: Vec<_> = (0..4).map(|_| admissions.pass((&model, 0), now)).collect();
         assert_eq!(tickets.iter().map(|ticket| ticket.credential.0).collect::<Vec<_>>(), [0, 1, 0, 1]);
         admissions.end(&model, tickets[1], (End::Answered(None), now));
         admissions.end(&model, tickets[3], (End::Dropped, now));
-        assert_eq!(admissions.pass(&model, now).credential, CredentialId(1));
+        assert_eq!(admissions.pass((&model, 0), now).credential, CredentialId(1));
     }
 
     #[test]
@@ -339,7 +359,7 @@ mod tests {
             Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
         let (model, later): (Arc<str>, _) = ("a".into(), Timestamp(30_000));
         fail(&mut admissions, "a", SLOW_DOWN);
-        let probe = admissions.pass(&model, later);
+        let probe = admissions.pass((&model, 0), later);
         assert_eq!(admissions.gauge("a", later), Gauge::Probing);
         assert!(admissions.answering("a", probe));
         assert_eq!(admissions.gauge("a", later), Gauge::Free);
@@ -351,15 +371,15 @@ mod tests {
         let mut admissions =
             Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
         let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-        let tickets: Vec<_> = (0..FIRST).map(|_| admissions.pass(&model, now)).collect();
+        let tickets: Vec<_> = (0..FIRST).map(|_| admissions.pass((&model, 0), now)).collect();
         assert_eq!(admissions.gauge("a", now), Gauge::Starting);
         assert!(admissions.end(&model, tickets[0], (End::Dropped, now)), "there is room for one");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
-        admissions.pass(&model, now);
+        admissions.pass((&model, 0), now);
         assert_eq!(admissions.gauge("a", now), Gauge::Starting);
         let unreached = Failure::new(FailureClass::Network, "connection refused");
         assert!(admissions.end(&model, tickets[2], (End::Failed(&unreached), now)), "there is room for one");
-        admissions.pass(&model, now);
+        admissions.pass((&model, 0), now);
         assert_eq!(admissions.gauge("a", now), Gauge::Starting, "nobody was reached");
         assert!(admissions.learn(tickets[1], (RateInfo::default(), now)), "it has said something");
         assert_eq!(admissions.gauge("a", now), Gauge::Free);
@@ -370,7 +390,7 @@ mod tests {
         let limits = RateLimits { requests: Some(1), tokens: None };
         let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 2), limits);
         let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-        let used = [admissions.pass(&model, now), admissions.pass(&model, Timestamp(1_000))];
+        let used = [admissions.pass((&model, 0), now), admissions.pass((&model, 0), Timestamp(1_000))];
         assert_eq!(used.map(|ticket| ticket.credential.0), [0, 1]);
         let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
         assert_eq!(admissions.gauge("another model", Timestamp(2_000)), room);
