@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, Opaque, Origin, RunId,
-        SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
+        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
+        Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
     },
     port::{Encoder, ModelRequest, Segments},
 };
@@ -34,6 +34,7 @@ fn request(system: &str, tools: &[ToolSpec], messages: Segments, cache: Cache) -
         credential: hermod_actors::model::CredentialId::default(),
         max_tokens: 8_192,
         thinking: None,
+        deadlines: ModelDeadlines::default(),
         head: encoder(true, cache).head(system, tools),
         messages,
         pictures: BTreeMap::from([("p".to_owned(), "Base64".into())]),
