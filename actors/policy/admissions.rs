@@ -5,7 +5,8 @@ use crate::{
         BreakerPolicy, BreakerState, CredentialId, Failure, PoolStrategy, RateInfo, RateLimits, Timestamp,
     },
     policy::{
-        breaker::{Breaker, Cooldown, Gauge, Pass, is_of_endpoint, says_something},
+        blame::{Blame, blame},
+        breaker::{Breaker, Cooldown, Gauge, Pass},
         limiter::{Limiter, Place},
         pool::pick,
     },
@@ -172,10 +173,11 @@ impl Admissions {
         self.used[at] = self.used[at].saturating_sub(1);
         let heard = match end {
             End::Answered(_) => self.hear(at),
-            End::Failed(Failure { class, .. }) if says_something(class) && !is_of_endpoint(class) => {
-                self.hear(at)
-            }
-            End::Failed(_) | End::Dropped => waited,
+            End::Failed(failure) => match blame(&failure.class) {
+                Blame::Request | Blame::Passing | Blame::Lasting | Blame::Account => self.hear(at),
+                Blame::Ended | Blame::Ours | Blame::Unreached => waited,
+            },
+            End::Dropped => waited,
         };
         // Who waits for a probe learns from its failure until when to wait.
         let refused = matches!(end, End::Failed(_)) && [ticket.endpoint, ticket.model].contains(&Pass::Probe);
@@ -188,7 +190,7 @@ impl Admissions {
         let before = limiter.ready_at(now);
         match end {
             End::Answered(Some(tokens)) => limiter.settle(ticket.place, tokens),
-            End::Failed(failure) if says_something(&failure.class) => limiter.settle(ticket.place, 0),
+            End::Failed(failure) if blame(&failure.class).says_something() => limiter.settle(ticket.place, 0),
             // What it has cost is not known: as much as the others.
             End::Answered(None) | End::Failed(_) | End::Dropped => {}
         }
@@ -204,11 +206,11 @@ impl Admissions {
         };
         match end {
             End::Answered(_) => self.endpoint.answered(ticket.endpoint) | of_model.answered(ticket.model),
-            End::Failed(failure) if is_of_endpoint(&failure.class) => {
+            End::Failed(failure) if blame(&failure.class) == Blame::Unreached => {
                 self.endpoint.failed(ticket.endpoint, failure, now, &self.policy);
                 of_model.return_pass(ticket.model)
             }
-            End::Failed(failure) if says_something(&failure.class) => {
+            End::Failed(failure) if blame(&failure.class).says_something() => {
                 of_model.failed(ticket.model, failure, now, &self.policy);
                 // Somebody was there to say no.
                 self.endpoint.answered(ticket.endpoint) | (of_model.gauge(now) == Gauge::Free)

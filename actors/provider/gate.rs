@@ -10,7 +10,9 @@ use crate::{
         BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, NotAnswered, RateInfo,
         RateLimits, Timestamp, Usage, WhyNot,
     },
-    policy::{Admissions, Candidate, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit},
+    policy::{
+        Admissions, Blame, Candidate, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit, blame,
+    },
     port::Provider as Endpoint,
 };
 
@@ -227,7 +229,7 @@ impl Admission {
                 let others =
                     self.gate.state().admissions.gauge_without(&self.model.model, now, Some(credential));
                 match others {
-                    Gauge::Free if is_of_credential(&failure.class) => Otherwise::Rotated,
+                    Gauge::Free if blame(&failure.class) == Blame::Account => Otherwise::Rotated,
                     Gauge::Free | Gauge::Starting | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
                 }
             }
@@ -245,26 +247,5 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.tell(End::Dropped, Timestamp::default());
-    }
-}
-
-/// Whether another credential may fare better.
-const fn is_of_credential(class: &FailureClass) -> bool {
-    match class {
-        FailureClass::RateLimited { .. } | FailureClass::Auth | FailureClass::QuotaExhausted { .. } => true,
-        FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => false,
     }
 }
