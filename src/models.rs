@@ -1,9 +1,9 @@
 //! What is known of a model: the program's table (`config/models.toml`), and over it what the user says. Pure.
 
-use hermod_actors::model::{ModelRef, ModelTraits, Price};
+use hermod_actors::model::{ModelDeadlines, ModelRef, ModelTraits, Price};
 
 use crate::{
-    config::{Config, ModelSection, PriceSection},
+    config::{Config, ModelSection, PriceSection, Wait},
     provider::Cache,
 };
 
@@ -36,6 +36,11 @@ pub fn traits(config: &Config, model: &ModelRef) -> ModelTraits {
         level: known.thinking_level.and_then(|level| level.0),
         images: known.images.map(|flag| flag.0),
         price: known.price.and_then(|price| price_of(&price, cache)),
+        deadlines: ModelDeadlines {
+            first_event_ms: known.first_event.map(Wait::millis),
+            gap_ms: known.gap.map(Wait::millis),
+            call_ms: known.call.map(Wait::millis),
+        },
     }
 }
 
@@ -46,6 +51,9 @@ fn put_over(known: &mut ModelSection, section: &ModelSection) {
     known.thinking_levels = section.thinking_levels.or(known.thinking_levels);
     known.thinking_level = section.thinking_level.or(known.thinking_level);
     known.images = section.images.or(known.images);
+    known.first_event = section.first_event.or(known.first_event);
+    known.gap = section.gap.or(known.gap);
+    known.call = section.call.or(known.call);
     known.price = section.price.or(known.price);
 }
 
@@ -145,12 +153,16 @@ mod tests {
             [models.\"acme/*\"]
             window = 1
             images = false
+            first_event = \"5s\"
+            gap = \"50ms\"
             [models.m]
             window = 2
             max_output = 7
+            call = \"2h\"
             thinking = \"effort\"
             [models.\"acme/m\"]
             window = 3
+            first_event = \"9ms\"
             thinking_levels = [\"high\", \"low\"]
             thinking_level = \"low\"
             [models.\"claude-sonnet-4-5\"]
@@ -164,6 +176,7 @@ mod tests {
             level: Some(Thinking::Low),
             images: Some(false),
             price: None,
+            deadlines: ModelDeadlines { first_event_ms: Some(9), gap_ms: Some(50), call_ms: Some(7_200_000) },
         };
         assert_eq!(of(user, "acme/m"), expect);
         assert_eq!(of(user, "other/m").window, Some(2));

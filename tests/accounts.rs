@@ -21,8 +21,8 @@ use hermod::{
 };
 use hermod_actors::{
     model::{
-        Answer, CallId, CredentialId, Failure, FailureClass, Message, ModelTraits, PoolStrategy, RateInfo,
-        RateLimits, RunId, SessionId,
+        Answer, CallId, CredentialId, Failure, FailureClass, Message, ModelDeadlines, ModelTraits,
+        PoolStrategy, RateInfo, RateLimits, RunId, SessionId,
     },
     port::{Deltas, ModelRequest, Provider as _, Segments},
 };
@@ -137,6 +137,7 @@ fn request(provider: &HttpProvider, credential: usize) -> ModelRequest {
         credential: CredentialId(credential),
         max_tokens: 5,
         thinking: None,
+        deadlines: ModelDeadlines::default(),
         head: encoder.head("", &[]),
         messages,
         pictures: BTreeMap::new(),

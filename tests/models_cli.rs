@@ -146,16 +146,45 @@ fn pictures_come_from_files() {
     assert!(stderr(&told).contains("--image: the unfinished run goes on as it was accepted"), "{told:?}");
 }
 
+/// What comes of a model that is silent for so long in the middle of its answer, or before it.
+fn check_stall(config: &str, (ms, after): (u64, u32), code: i32, says: &str) {
+    let retry = "[retry.attempts]\ntimeout = 1\n";
+    let known = Known::new(&format!("{retry}{config}"));
+    let fault = json!({ "stall": format!("{ms}ms"), "stall_after": after });
+    let script = known.world.script(&json!([{ "say": "done at last", "fault": fault }]));
+    let output = known.world.hermod(&["run", &script, "hi"]).env("HERMOD_CONFIG", &known.config).output();
+    let (output, asked) = (output.unwrap(), format!("{config:?}, {ms} ms after {after}"));
+    assert_eq!(output.status.code(), Some(code), "{asked}: {}", stderr(&output));
+    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    assert!(told.contains(says), "{asked}: {told}");
+}
+
+#[test]
+fn a_model_that_says_nothing_is_given_up_by_its_own_deadlines() {
+    const MINUTE: u64 = 60_000;
+    let own = |said: &str| format!("[models.t]\n{said}");
+    check_stall(&own("first_event = \"50ms\""), (MINUTE, 0), 69, "no answer began within 0.05 s");
+    check_stall(&own("gap = \"50ms\""), (MINUTE, 2), 69, "the answer did not go on within 0.05 s");
+    check_stall(&own("call = \"50ms\""), (MINUTE, 2), 69, "the answer did not end within 0.05 s");
+    // What the model does not say is its provider's; what it says stands over that.
+    let short = "[provider_defaults]\nfirst_event_timeout = \"50ms\"\n";
+    check_stall(&format!("{short}{}", own("gap = \"1m\"")), (MINUTE, 0), 69, "no answer began within 0.05 s");
+    check_stall(&format!("{short}{}", own("first_event = \"1m\"")), (300, 0), 0, "done at last");
+}
+
 #[test]
 fn what_is_known_is_listed_and_the_users_own_comes_first() {
-    let known = Known::new("[models.\"acme/large-1.5\"]\nwindow = 5\nprice = { input = 0.25, output = 2 }");
+    let known = Known::new(
+        "[models.\"acme/large-1.5\"]\nwindow = 5\nfirst_event = \"10m\"\nprice = { input = 0.25, output = 2 }",
+    );
     let table = known.ok(&["models", "list"]);
     assert!(table.lines().nth(1).is_some_and(|line| line.starts_with("acme/large-1.5 ")), "{table}");
     assert!(table.contains("claude-sonnet-4-5 ") && table.contains("program"), "{table}");
     let list: Vec<Value> = serde_json::from_str(&known.ok(&["models", "list", "--json"])).unwrap();
     let own = json!({
         "model": "acme/large-1.5", "from": "config", "window": 5, "max_output": null, "thinking": null,
-        "thinking_levels": null, "thinking_level": null, "images": null, "price": { "input": 0.25, "output": 2 },
+        "thinking_levels": null, "thinking_level": null, "images": null,
+        "first_event_ms": 600_000, "gap_ms": null, "call_ms": null, "price": { "input": 0.25, "output": 2 },
     });
     assert_eq!(list[0], own);
     let sonnet = list.iter().find(|entry| entry["model"] == "claude-sonnet-4-5").unwrap();

@@ -15,8 +15,8 @@ use hermod::{
 };
 use hermod_actors::{
     model::{
-        Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelTraits, PoolStrategy,
-        RateLimits, RunId, SessionId,
+        Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelDeadlines, ModelTraits,
+        PoolStrategy, RateLimits, RunId, SessionId,
     },
     port::{Deltas, ModelRequest, Provider as _, Segments},
 };
@@ -197,6 +197,7 @@ fn request(provider: &HttpProvider) -> ModelRequest {
         model: "m".into(),
         max_tokens: 5,
         thinking: None,
+        deadlines: ModelDeadlines::default(),
         head: encoder.head("", &[]),
         messages,
         pictures: BTreeMap::new(),
@@ -271,6 +272,44 @@ async fn a_stall_is_told_by_its_place() {
     check_failure(kept, gap, timeout(Deadline::Gap), "did not go on").await;
     let endless = vec![streaming(), Act::Repeat(b"1\r\n \r\n")];
     check_failure(endless, whole, timeout(Deadline::Call), "did not end").await;
+}
+
+/// Likewise, where the model has deadlines of its own.
+async fn check_own(
+    script: Vec<Act>,
+    own: ModelDeadlines,
+    deadlines: Deadlines,
+    expect: Result<&str, Deadline>,
+) {
+    let server = Server::start(vec![script]).await;
+    let provider = provider(&server, deadlines);
+    let request = ModelRequest { deadlines: own, ..request(&provider) };
+    let answer = provider.call(request, &Shown::default()).await;
+    match (answer, expect) {
+        (Ok(answer), Ok(text)) => assert_eq!(answer.message.text, text, "{own:?}"),
+        (Err(failure), Err(which)) => {
+            assert_eq!(failure.class, FailureClass::Timeout { which }, "{own:?}: {failure}");
+            assert!(failure.message.contains("within 0.1 s"), "{own:?}: {failure}");
+        }
+        (got, expect) => panic!("expected {expect:?}, got {got:?}: {own:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_models_deadlines_stand_over_its_providers() {
+    let (none, usual, short) = (ModelDeadlines::default(), Deadlines::default(), Some(100));
+    let own = ModelDeadlines { first_event_ms: short, ..none };
+    check_own(vec![Act::Hold], own, usual, Err(Deadline::FirstEvent)).await;
+    let own = ModelDeadlines { gap_ms: short, ..none };
+    check_own(vec![streaming(), chunked(&[HELLO]), Act::Hold], own, usual, Err(Deadline::Gap)).await;
+    let own = ModelDeadlines { call_ms: short, ..none };
+    check_own(vec![streaming(), Act::Repeat(b"1\r\n \r\n")], own, usual, Err(Deadline::Call)).await;
+    // And over a shorter one.
+    let long = Some(60_000);
+    let own = ModelDeadlines { first_event_ms: long, gap_ms: long, call_ms: long };
+    let none = Duration::ZERO;
+    check_own(hello(), own, Deadlines { first_event: none, gap: none, call: none, ..usual }, Ok("Hello"))
+        .await;
 }
 
 #[tokio::test]

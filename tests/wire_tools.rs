@@ -11,7 +11,7 @@ use std::{
 
 use hermod::provider::{WIRES, Wire, Writing};
 use hermod_actors::{
-    model::{CallId, CredentialId, Origin, RunId, SessionId, ToolSpec},
+    model::{CallId, CredentialId, ModelDeadlines, Origin, RunId, SessionId, ToolSpec},
     port::{Head, ModelRequest, Segments},
 };
 use recordings::{folder, wire};
@@ -41,6 +41,7 @@ fn offered(format: &Wire, tools: &[ToolSpec]) -> (Vec<Value>, Head) {
         credential: CredentialId::default(),
         max_tokens: 9,
         thinking: None,
+        deadlines: ModelDeadlines::default(),
         head: head.clone(),
         messages: Segments::default(),
         pictures: BTreeMap::new(),

@@ -107,11 +107,12 @@ impl FailureClass {
 }
 
 impl FailureClass {
-    /// Whether the provider said when it will have room again.
-    pub const fn reset_is_known(&self) -> bool {
+    /// In how many milliseconds the provider will have room again, if it said so.
+    pub fn reset_in(&self, now: Timestamp) -> Option<u64> {
+        let at = |reset_at: &Option<Timestamp>| reset_at.map(|at| at.ms_since(now));
         match self {
-            Self::RateLimited { retry_after_ms, reset_at } => retry_after_ms.is_some() || reset_at.is_some(),
-            Self::QuotaExhausted { reset_at } => reset_at.is_some(),
+            Self::RateLimited { retry_after_ms, reset_at } => (*retry_after_ms).max(at(reset_at)),
+            Self::QuotaExhausted { reset_at } => at(reset_at),
             Self::Overloaded
             | Self::Server
             | Self::Timeout { .. }
@@ -126,8 +127,13 @@ impl FailureClass {
             | Self::ModelNotFound
             | Self::Cancelled
             | Self::Lost
-            | Self::Interrupted => false,
+            | Self::Interrupted => None,
         }
+    }
+
+    /// Whether it said so.
+    pub fn reset_is_known(&self) -> bool {
+        self.reset_in(Timestamp::default()).is_some()
     }
 }
 

@@ -50,5 +50,5 @@ pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{Now, Timestamp};
 pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};
-pub use traits::{Levels, ModelTraits, Price, Thinking, ThinkingRequest, ThinkingStyle};
+pub use traits::{Levels, ModelDeadlines, ModelTraits, Price, Thinking, ThinkingRequest, ThinkingStyle};
 pub use wait::{Awaited, Wait};

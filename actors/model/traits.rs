@@ -145,6 +145,29 @@ pub struct ModelTraits {
     /// What it costs; `None` if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// How long its calls may take.
+    #[serde(default, skip_serializing_if = "ModelDeadlines::is_empty")]
+    pub deadlines: ModelDeadlines,
+}
+
+/// How long a model's calls may take, in milliseconds; what is absent is its provider's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ModelDeadlines {
+    /// Until the answer begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_event_ms: Option<u64>,
+    /// Between two pieces of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<u64>,
+    /// The whole call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_ms: Option<u64>,
+}
+
+impl ModelDeadlines {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Prices in nano-dollars per token (a dollar per million tokens is 1,000).
@@ -211,6 +234,19 @@ mod tests {
         let stored = serde_json::to_string(&traits).unwrap();
         assert_eq!(stored, r#"{"thinking":"effort","levels":["off","high"]}"#);
         assert_eq!(serde_json::from_str::<ModelTraits>(&stored).unwrap(), traits);
+    }
+
+    #[test]
+    fn deadlines_are_stored_where_there_are_some() {
+        let check = |deadlines: ModelDeadlines, expect: &str| {
+            let traits = ModelTraits { deadlines, ..ModelTraits::default() };
+            let stored = serde_json::to_string(&traits).unwrap();
+            assert_eq!(stored, expect);
+            assert_eq!(serde_json::from_str::<ModelTraits>(&stored).unwrap(), traits);
+        };
+        check(ModelDeadlines::default(), "{}");
+        let call = ModelDeadlines { call_ms: Some(5), ..ModelDeadlines::default() };
+        check(call, r#"{"deadlines":{"call_ms":5}}"#);
     }
 
     #[test]

@@ -1,4 +1,7 @@
-use crate::model::{BreakerPolicy, BreakerState, Deadline, Failure, FailureClass, Timestamp};
+use crate::{
+    model::{BreakerPolicy, BreakerState, Failure, FailureClass, Timestamp},
+    policy::blame::{Blame, blame},
+};
 
 /// A provider that names a later time than this is asked again all the same, in milliseconds from now: a clock or a unit
 /// may be wrong.
@@ -161,7 +164,7 @@ impl Breaker {
             }
             // It began before the breaker opened, and says nothing new, unless it knows a later time.
             (Weight::Counts | Weight::Opens(_), State::Open { until, why, .. }) => {
-                if let Some(ms) = reset_in(&failure.class, now)
+                if let Some(ms) = failure.class.reset_in(now)
                     && now.plus_ms(ms.min(LONGEST)) > *until
                 {
                     (*until, *why) = (now.plus_ms(ms.min(LONGEST)), Cooldown::Named);
@@ -173,7 +176,7 @@ impl Breaker {
     fn open(&mut self, failure: &Failure, now: Timestamp, (own, policy): (Option<u64>, &BreakerPolicy)) {
         let rung = usize::try_from(self.trips).unwrap_or(usize::MAX).min(policy.cooldowns_ms.len() - 1);
         self.trips = self.trips.saturating_add(1);
-        let (ms, why) = match reset_in(&failure.class, now) {
+        let (ms, why) = match failure.class.reset_in(now) {
             Some(ms) => (ms.min(LONGEST), Cooldown::Named),
             None => (own.unwrap_or(policy.cooldowns_ms[rung]), Cooldown::Guessed),
         };
@@ -197,88 +200,13 @@ impl Breaker {
 
 /// What a failure of this class says.
 const fn weight(class: &FailureClass, policy: &BreakerPolicy) -> Weight {
-    match class {
-        FailureClass::RateLimited { .. } | FailureClass::Auth | FailureClass::NotAnApi => Weight::Opens(None),
-        FailureClass::QuotaExhausted { .. } => Weight::Opens(Some(policy.quota_ms)),
-        FailureClass::ModelNotFound => Weight::Opens(Some(policy.not_found_ms)),
-        FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut => Weight::Counts,
-        FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused => Weight::Works,
-        FailureClass::Cancelled | FailureClass::Lost | FailureClass::Interrupted => Weight::None,
-    }
-}
-
-/// Whether a failure is the endpoint's as a whole, whatever the model: nobody was reached.
-pub(crate) const fn is_of_endpoint(class: &FailureClass) -> bool {
-    match class {
-        FailureClass::Network | FailureClass::Timeout { which: Deadline::Connect } => true,
-        FailureClass::Timeout { which: Deadline::FirstEvent | Deadline::Gap | Deadline::Call }
-        | FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { .. }
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => false,
-    }
-}
-
-/// Whether it says anything of whom was asked.
-pub(crate) const fn says_something(class: &FailureClass) -> bool {
-    match class {
-        FailureClass::Cancelled | FailureClass::Lost | FailureClass::Interrupted => false,
-        FailureClass::Network
-        | FailureClass::Timeout { .. }
-        | FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { .. }
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound => true,
-    }
-}
-
-/// In how many milliseconds the provider will have room again, if it said so.
-pub(crate) fn reset_in(class: &FailureClass, now: Timestamp) -> Option<u64> {
-    let at = |reset_at: &Option<Timestamp>| reset_at.map(|at| at.ms_since(now));
-    match class {
-        FailureClass::RateLimited { retry_after_ms, reset_at } => (*retry_after_ms).max(at(reset_at)),
-        FailureClass::QuotaExhausted { reset_at } => at(reset_at),
-        FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => None,
+    match (blame(class), class) {
+        (Blame::Ended | Blame::Ours, _) => Weight::None,
+        (Blame::Request, _) => Weight::Works,
+        (Blame::Unreached | Blame::Passing, _) => Weight::Counts,
+        (Blame::Account, FailureClass::QuotaExhausted { .. }) => Weight::Opens(Some(policy.quota_ms)),
+        (Blame::Lasting, FailureClass::ModelNotFound) => Weight::Opens(Some(policy.not_found_ms)),
+        (Blame::Account | Blame::Lasting, _) => Weight::Opens(None),
     }
 }
 

@@ -9,9 +9,14 @@ use crate::{
 /// than they are made, and not all equally late.
 const MINUTE: u64 = 61_000;
 
+/// What is waited behind a reset that a provider has told, in milliseconds: its clock and ours do not turn at the same
+/// moment, and whoever asks a millisecond before its window turns is refused, with all who waited for it. Without this, 6
+/// of 406 requests were, all of them there.
+const SLACK: u64 = 100;
+
 /// Keeps the attempts of all sessions with one account within its limits: those that are configured, over any minute, and
 /// what the provider says is left. What an attempt costs in tokens is known when it has ended; until then it is taken to
-/// cost what they cost on average.
+/// cost what they cost on average, and until that is known what it has reserved.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     limits: RateLimits,
@@ -21,8 +26,10 @@ pub(crate) struct Limiter {
     count: u64,
     requests: Window,
     tokens: Window,
-    /// Tokens of an attempt, on average.
-    average: u64,
+    /// Tokens of an attempt, on average; `None` before the first one has ended.
+    average: Option<u64>,
+    /// What the last attempt has reserved.
+    reserved: u64,
     /// Attempts to which there is no response yet.
     unanswered: BTreeSet<u64>,
 }
@@ -31,6 +38,8 @@ pub(crate) struct Limiter {
 struct Made {
     at: Timestamp,
     number: u64,
+    /// What it was taken to cost.
+    reserved: u64,
     /// `None` until it has ended.
     tokens: Option<u64>,
 }
@@ -82,14 +91,13 @@ impl Limiter {
 
     fn next_tokens(&self, now: Timestamp) -> Option<Timestamp> {
         let most = self.limits.tokens?;
-        let room = most.saturating_sub(self.average);
-        let mut used: u64 =
-            self.in_minute(now).map(|made| made.tokens.unwrap_or(self.average)).fold(0, u64::saturating_add);
+        let room = most.saturating_sub(self.usual());
+        let mut used: u64 = self.in_minute(now).map(|made| self.cost(made)).fold(0, u64::saturating_add);
         if used <= room {
             return None;
         }
         for made in self.in_minute(now) {
-            used = used.saturating_sub(made.tokens.unwrap_or(self.average));
+            used = used.saturating_sub(self.cost(made));
             // An attempt alone is let through, however much it costs.
             if used <= room || used == 0 {
                 return Some(made.at.plus_ms(MINUTE));
@@ -98,26 +106,36 @@ impl Limiter {
         None
     }
 
-    /// One more attempt is made.
-    pub(crate) fn take(&mut self, now: Timestamp) -> Place {
+    fn cost(&self, made: &Made) -> u64 {
+        made.tokens.or(self.average).unwrap_or(made.reserved)
+    }
+
+    /// What the next attempt is taken to cost, whoever makes it.
+    fn usual(&self) -> u64 {
+        self.average.unwrap_or(self.reserved)
+    }
+
+    /// One more attempt is made, which has reserved so many tokens.
+    pub(crate) fn take(&mut self, now: Timestamp, reserved: u64) -> Place {
         while self.made.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= MINUTE) {
             self.made.pop_front();
         }
         self.count += 1;
+        self.reserved = reserved;
         if self.limits != RateLimits::default() {
-            self.made.push_back(Made { at: now, number: self.count, tokens: None });
+            self.made.push_back(Made { at: now, number: self.count, reserved, tokens: None });
         }
         self.unanswered.insert(self.count);
         self.requests.take(now, (self.count, 1));
-        self.tokens.take(now, (self.count, self.average));
+        self.tokens.take(now, (self.count, self.usual()));
         Place(self.count)
     }
 
     /// The attempt has ended, and has cost so much; nothing, if it was refused.
     pub(crate) fn settle(&mut self, place: Place, tokens: u64) {
         if tokens > 0 {
-            let before = if self.average == 0 { tokens } else { self.average };
-            self.average = before.saturating_mul(7).saturating_add(tokens).div_ceil(8);
+            let before = self.average.unwrap_or(tokens);
+            self.average = Some(before.saturating_mul(7).saturating_add(tokens).div_ceil(8));
         }
         if let Some(made) = self.made.iter_mut().find(|made| made.number == place.0) {
             made.tokens = Some(tokens);
@@ -130,9 +148,12 @@ impl Limiter {
         // Whether the provider has counted these already nobody knows.
         let open = self.unanswered.len() as u64;
         // No vendor counts over a longer time: a clock or a unit is wrong.
-        let soon = |left: RateLeft| RateLeft { reset_at: left.reset_at.min(now.plus_ms(LONGEST)), ..left };
+        let soon = |left: RateLeft| {
+            let reset_at = left.reset_at.plus_ms(SLACK).min(now.plus_ms(LONGEST));
+            RateLeft { reset_at, ..left }
+        };
         self.requests.learn(place, info.requests.map(soon), open);
-        self.tokens.learn(place, info.tokens.map(soon), open.saturating_mul(self.average));
+        self.tokens.learn(place, info.tokens.map(soon), open.saturating_mul(self.usual()));
     }
 
     /// There will be no response to the attempt any more.
@@ -204,7 +225,7 @@ mod tests {
                 now = later;
                 continue;
             }
-            let place = limiter.take(now);
+            let place = limiter.take(now, 0);
             limiter.settle(place, tokens);
             made.push(now.0);
         }
@@ -228,12 +249,34 @@ mod tests {
     #[test]
     fn what_is_under_way_counts_as_the_average() {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
-        let first = limiter.take(Timestamp(0));
+        let first = limiter.take(Timestamp(0), 100);
         limiter.settle(first, 30);
-        limiter.take(Timestamp(1));
+        limiter.take(Timestamp(1), 100);
         assert_eq!(limiter.ready_at(Timestamp(2)), None);
-        limiter.take(Timestamp(2));
+        limiter.take(Timestamp(2), 100);
         assert_eq!(limiter.ready_at(Timestamp(3)), Some(Timestamp(61_000)));
+    }
+
+    /// As nobody knows yet what they cost: how many attempts that have reserved so much are let through at once.
+    fn check_first(most: u64, reserved: u64, expect: usize) {
+        let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(most) });
+        let mut made = Vec::new();
+        while made.len() < 20 && limiter.ready_at(Timestamp(0)).is_none() {
+            made.push(limiter.take(Timestamp(0), reserved));
+        }
+        assert_eq!(made.len(), expect, "{most} tokens, {reserved} each");
+        // They have cost less than they reserved.
+        limiter.settle(made[0], 1);
+        assert_eq!(limiter.ready_at(Timestamp(0)), None);
+    }
+
+    #[test]
+    fn the_first_count_as_what_they_have_reserved() {
+        check_first(100, 30, 3);
+        check_first(100, 50, 2);
+        check_first(100, 60, 1);
+        check_first(100, 400, 1);
+        check_first(100, 0, 20);
     }
 
     #[test]
@@ -243,23 +286,24 @@ mod tests {
             tokens: None,
         };
         let mut limiter = Limiter::default();
-        let (first, second) = (limiter.take(Timestamp(0)), limiter.take(Timestamp(0)));
+        let (first, second) = (limiter.take(Timestamp(0), 0), limiter.take(Timestamp(0), 0));
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
         // It has not seen the second one yet.
         limiter.learn(first, (left(1, Some(2)), Timestamp(0)));
-        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)));
+        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
         limiter.learn(second, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None);
         let of_before = RateLeft { remaining: 0, reset_at: Timestamp(4_000), limit: Some(2) };
         limiter.learn(first, (RateInfo { requests: Some(of_before), tokens: None }, Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news of another window");
-        limiter.take(Timestamp(2));
-        assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_000)));
+        limiter.take(Timestamp(2), 0);
+        assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_100)));
         // The next window has as many as it ever has.
-        assert_eq!(limiter.ready_at(Timestamp(5_000)), None);
-        limiter.take(Timestamp(5_000));
-        limiter.take(Timestamp(5_000));
-        assert_eq!(limiter.ready_at(Timestamp(5_001)), Some(Timestamp(66_000)));
+        assert_eq!(limiter.ready_at(Timestamp(5_099)), Some(Timestamp(5_100)));
+        assert_eq!(limiter.ready_at(Timestamp(5_100)), None);
+        limiter.take(Timestamp(5_100), 0);
+        limiter.take(Timestamp(5_100), 0);
+        assert_eq!(limiter.ready_at(Timestamp(5_101)), Some(Timestamp(66_100)));
     }
 
     /// Responses come in another order than requests are counted in.
@@ -270,20 +314,20 @@ mod tests {
             (RateInfo { requests: Some(requests), tokens: None }, Timestamp(0))
         };
         let mut limiter = Limiter::default();
-        let places = [0, 0, 0].map(|at| limiter.take(Timestamp(at)));
+        let places = [0, 0, 0].map(|at| limiter.take(Timestamp(at), 0));
         // The last one was counted first.
         limiter.learn(places[2], left(2));
-        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)));
+        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
         limiter.learn(places[0], left(1));
         limiter.ended(places[1]);
-        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_000)), "late news raises nothing");
+        assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)), "late news raises nothing");
     }
 
     #[test]
     fn what_a_provider_says_has_bounds() {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
         let never = RateLeft { remaining: 0, reset_at: Timestamp(i64::MAX), limit: None };
-        let places = [limiter.take(Timestamp(0)), limiter.take(Timestamp(0))];
+        let places = [limiter.take(Timestamp(0), 0), limiter.take(Timestamp(0), 0)];
         places.into_iter().for_each(|place| limiter.settle(place, u64::MAX));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
         limiter.learn(places[1], (RateInfo { requests: Some(never), tokens: None }, Timestamp(0)));
@@ -300,7 +344,7 @@ mod tests {
             for pause in pauses {
                 now = now.plus_ms(pause);
                 if limiter.ready_at(now).is_none() {
-                    limiter.take(now);
+                    limiter.take(now, 0);
                     made.push(now);
                 }
             }

@@ -1,6 +1,7 @@
 //! Rules that need no state of their own: pure functions from what happened to what may be done.
 
 mod admissions;
+mod blame;
 mod breaker;
 mod housekeeping;
 mod intensity;
@@ -12,6 +13,7 @@ mod visible;
 mod walk;
 
 pub(crate) use admissions::{Admissions, End, Known, Ticket};
+pub(crate) use blame::{Blame, blame};
 pub(crate) use breaker::{Cooldown, Gauge};
 pub(crate) use housekeeping::is_housekeeping;
 pub(crate) use intensity::{Deaths, InARow, Intensity, Verdict};

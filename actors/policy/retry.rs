@@ -2,7 +2,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     model::{Attempt, CallId, Deadline, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
-    policy::breaker::{is_of_endpoint, reset_in},
+    policy::blame::{Blame, blame},
 };
 
 /// What this call has been through when an attempt fails.
@@ -101,7 +101,7 @@ impl RetryPolicy {
             }
         };
         let again = match (again, elsewhere) {
-            (Some(ms), Elsewhere::Later(until)) if reset_in(class, past.at).is_some() => {
+            (Some(ms), Elsewhere::Later(until)) if class.reset_in(past.at).is_some() => {
                 Some(ms.min(until.ms_since(past.at)))
             }
             (again, Elsewhere::Somebody | Elsewhere::Later(_) | Elsewhere::Nobody) => again,
@@ -115,25 +115,13 @@ impl RetryPolicy {
 
     /// Patience where another model could answer instead.
     fn with_another(&self, class: &FailureClass, past: Past, backoff: u64) -> Option<u64> {
-        let reset = reset_in(class, past.at);
-        let stays = match class {
-            FailureClass::RateLimited { .. } => reset.is_some_and(|ms| ms <= self.short_wait_ms),
-            FailureClass::Overloaded
-            | FailureClass::Server
-            | FailureClass::Timeout { .. }
-            | FailureClass::Network
-            | FailureClass::Cut
-            | FailureClass::Lost => true,
-            FailureClass::NotAnApi
-            | FailureClass::Auth
-            | FailureClass::QuotaExhausted { .. }
-            | FailureClass::ContextTooLong { .. }
-            | FailureClass::OutputCap { .. }
-            | FailureClass::InvalidRequest
-            | FailureClass::ContentRefused
-            | FailureClass::ModelNotFound
-            | FailureClass::Cancelled
-            | FailureClass::Interrupted => false,
+        let reset = class.reset_in(past.at);
+        let stays = match (blame(class), class) {
+            (Blame::Account, FailureClass::RateLimited { .. }) => {
+                reset.is_some_and(|ms| ms <= self.short_wait_ms)
+            }
+            (Blame::Unreached | Blame::Passing | Blame::Ours, _) => true,
+            (Blame::Ended | Blame::Request | Blame::Lasting | Blame::Account, _) => false,
         };
         let pause = backoff.max(reset.unwrap_or(0));
         let fits = past.times < worth(&self.fallback_after, class)
@@ -143,12 +131,12 @@ impl RetryPolicy {
 
     /// Patience where nobody could: until the deadline, or until a known reset.
     fn alone(&self, class: &FailureClass, past: Past, backoff: u64) -> Option<u64> {
-        if let Some(ms) = reset_in(class, past.at) {
+        if let Some(ms) = class.reset_in(past.at) {
             let pause = backoff.max(ms);
             return self.may_wait(past.waited_ms, pause).then_some(pause);
         }
         let attempts = match past.contact {
-            Contact::None if is_of_endpoint(class) => &self.fallback_after,
+            Contact::None if blame(class) == Blame::Unreached => &self.fallback_after,
             Contact::None | Contact::Made => &self.attempts,
         };
         let fits =
@@ -185,26 +173,11 @@ impl RetryPolicy {
 }
 
 /// Whether what failed so may be over after a while, without anybody's doing.
-pub(crate) const fn may_pass(class: &FailureClass) -> bool {
-    match class {
-        FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::QuotaExhausted { reset_at: Some(_) } => true,
-        FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { reset_at: None }
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => false,
+pub(crate) fn may_pass(class: &FailureClass) -> bool {
+    match (blame(class), class) {
+        (Blame::Unreached | Blame::Passing, _) | (Blame::Account, FailureClass::RateLimited { .. }) => true,
+        (Blame::Account, _) => class.reset_is_known(),
+        (Blame::Ended | Blame::Ours | Blame::Request | Blame::Lasting, _) => false,
     }
 }
 
@@ -232,25 +205,10 @@ const fn worth(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
 
 /// Whether another model may answer where this one could not. What is wrong with the request stays wrong, and a refusal
 /// is an answer.
-pub(crate) const fn falls_back(class: &FailureClass) -> bool {
-    match class {
-        FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { .. }
-        | FailureClass::ModelNotFound
-        | FailureClass::Lost => true,
-        FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::Cancelled
-        | FailureClass::Interrupted => false,
+const fn falls_back(class: &FailureClass) -> bool {
+    match blame(class) {
+        Blame::Unreached | Blame::Passing | Blame::Lasting | Blame::Account | Blame::Ours => true,
+        Blame::Request | Blame::Ended => false,
     }
 }
 

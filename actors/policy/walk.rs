@@ -35,6 +35,8 @@ pub(crate) enum Visit {
 pub(crate) struct Candidate {
     pub(crate) model: ModelRef,
     pub(crate) visit: Visit,
+    /// What an attempt there would reserve.
+    pub(crate) tokens: u64,
 }
 
 /// Whom to ask.

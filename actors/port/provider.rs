@@ -1,12 +1,12 @@
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use super::Segments;
 use crate::model::{
-    Answer, CallId, CredentialId, Failure, Message, ModelTraits, PoolStrategy, RateInfo, RateLimits,
-    SessionId, ThinkingRequest, ToolSpec,
+    Answer, CallId, CredentialId, Failure, Message, ModelDeadlines, ModelTraits, PoolStrategy, RateInfo,
+    RateLimits, SessionId, ThinkingRequest, ToolSpec,
 };
 
 /// One configured endpoint.
@@ -36,6 +36,11 @@ pub trait Provider: Debug + Send + Sync + 'static {
     /// What each of them may use up within a minute, over all sessions. Read once, when the runtime starts.
     fn limits(&self) -> RateLimits {
         RateLimits::default()
+    }
+
+    /// How long it lets a call take whose request does not say otherwise; one that goes on is dropped.
+    fn longest_call(&self) -> Duration {
+        Duration::from_mins(30)
     }
 
     /// Renews a credential that was refused, and says whether it is another one now. Sessions may ask at the same time:
@@ -80,6 +85,8 @@ pub struct ModelRequest {
     pub max_tokens: u64,
     /// How much it is to think; its own choice if absent.
     pub thinking: Option<ThinkingRequest>,
+    /// How long the call may take, where the model has times of its own.
+    pub deadlines: ModelDeadlines,
     /// From [`Encoder::head`].
     pub head: Head,
     /// From [`Encoder::messages`].

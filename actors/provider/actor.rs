@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     look::Look,
     model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp},
-    provider::Leases,
+    provider::Gate,
 };
 
 /// What a provider has seen since its actor began, and who is let through to it.
@@ -75,7 +75,7 @@ pub(crate) struct Provider;
 #[derive(Debug)]
 pub(crate) struct State {
     name: Arc<str>,
-    leases: Arc<Leases>,
+    gate: Arc<Gate>,
     last_failure: Option<Failure>,
     /// Attempts that were answered and that failed.
     counts: BTreeMap<(Arc<str>, CredentialId), (u64, u64)>,
@@ -84,14 +84,14 @@ pub(crate) struct State {
 impl Actor for Provider {
     type Msg = ProviderMsg;
     type State = State;
-    type Arguments = (Arc<str>, Arc<Leases>);
+    type Arguments = (Arc<str>, Arc<Gate>);
 
     async fn pre_start(
         &self,
         _me: ActorRef<ProviderMsg>,
-        (name, leases): Self::Arguments,
+        (name, gate): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { name, leases, last_failure: None, counts: BTreeMap::new() })
+        Ok(State { name, gate, last_failure: None, counts: BTreeMap::new() })
     }
 
     async fn handle(
@@ -123,8 +123,8 @@ impl State {
 
     /// What it has seen, and who is let through now.
     pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
-        let (endpoint, known) = self.leases.known(&self.name, now).unwrap_or_default();
-        let (credentials, limits) = self.leases.account(&self.name).unwrap_or_default();
+        let (endpoint, known) = self.gate.known(now);
+        let (credentials, limits) = self.gate.account();
         let models = known.into_iter().map(|known| {
             let key = (Arc::clone(&known.model), known.credential);
             let (answered, failed) = self.counts.get(&key).copied().unwrap_or_default();

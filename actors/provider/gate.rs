@@ -8,9 +8,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::{
     model::{
         BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, NotAnswered, RateInfo,
-        Timestamp, Usage, WhyNot,
+        RateLimits, Timestamp, Usage, WhyNot,
     },
-    policy::{Admissions, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit},
+    policy::{
+        Admissions, Blame, Candidate, Cooldown, End, Gauge, Known, Otherwise, Standing, Ticket, Visit, blame,
+    },
     port::Provider as Endpoint,
 };
 
@@ -80,7 +82,7 @@ impl Gate {
     /// Lets somebody through, if the gate has not changed meanwhile.
     pub(super) fn admit(
         self: &Arc<Self>,
-        (model, visit): (&ModelRef, Visit),
+        Candidate { model, visit, tokens }: &Candidate,
         now: Timestamp,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Option<(Admission, OwnedSemaphorePermit)> {
@@ -89,7 +91,7 @@ impl Gate {
             None => Arc::clone(&self.permits).try_acquire_owned().ok()?,
         };
         let mut state = self.state();
-        match (standing(state.admissions.gauge(&model.model, now), now), visit) {
+        match (standing(state.admissions.gauge(&model.model, now), now), *visit) {
             (Standing::Free, _) | (Standing::Held(_), Visit::Again) => {}
             (Standing::Held(_), Visit::First)
             | (
@@ -102,11 +104,16 @@ impl Gate {
                 _,
             ) => return None,
         }
-        let ticket = state.admissions.pass(&model.model, now);
+        let ticket = state.admissions.pass((&model.model, *tokens), now);
         let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
         let (gate, model, credential) = (Arc::clone(self), model.clone(), ticket.credential);
         let admission = Admission { gate, model, credential, ticket: Some(ticket), renewals };
         Some((admission, permit))
+    }
+
+    /// How many credentials the provider has, and what each may use up.
+    pub(super) fn account(&self) -> (usize, RateLimits) {
+        (self.endpoint.credentials(), self.endpoint.limits())
     }
 
     /// The endpoint's state and those of its models.
@@ -222,7 +229,7 @@ impl Admission {
                 let others =
                     self.gate.state().admissions.gauge_without(&self.model.model, now, Some(credential));
                 match others {
-                    Gauge::Free if is_of_credential(&failure.class) => Otherwise::Rotated,
+                    Gauge::Free if blame(&failure.class) == Blame::Account => Otherwise::Rotated,
                     Gauge::Free | Gauge::Starting | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
                 }
             }
@@ -240,26 +247,5 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.tell(End::Dropped, Timestamp::default());
-    }
-}
-
-/// Whether another credential may fare better.
-const fn is_of_credential(class: &FailureClass) -> bool {
-    match class {
-        FailureClass::RateLimited { .. } | FailureClass::Auth | FailureClass::QuotaExhausted { .. } => true,
-        FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::NotAnApi
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ContentRefused
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => false,
     }
 }

@@ -3,11 +3,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
-    model::{
-        BreakerPolicy, BreakerState, Failure, FailureClass, ModelRef, NotAnswered, RateLimits, Timestamp,
-        WhyNot,
-    },
-    policy::{self, Candidate, Known, Next, Standing, Visit, next},
+    model::{BreakerPolicy, Failure, FailureClass, ModelRef, NotAnswered, Timestamp, WhyNot},
+    policy::{self, Candidate, Next, Standing, Visit, next},
     port::Provider as Endpoint,
     provider::{Admission, Gate},
 };
@@ -62,6 +59,16 @@ impl Leases {
         Self { gates: endpoints.into_iter().map(gate).collect(), changed }
     }
 
+    /// Whom a question to this model is sent to.
+    pub(crate) fn endpoint(&self, model: &ModelRef) -> Option<&Arc<dyn Endpoint>> {
+        Some(&self.gates.get(&model.provider)?.endpoint)
+    }
+
+    /// The gates, by the names of their providers.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Gate>)> {
+        self.gates.iter()
+    }
+
     /// The names of the providers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.gates.keys()
@@ -111,7 +118,7 @@ impl Leases {
         let gate = self.gates.get(&link.model.provider)?;
         let permit = permit.take_if(|Permit(provider, _)| *provider == link.model.provider);
         let permit = permit.map(|Permit(_, permit)| permit);
-        let (admission, permit) = gate.admit((&link.model, link.visit), now, permit)?;
+        let (admission, permit) = gate.admit(link, now, permit)?;
         Some(Lease { admission, permit })
     }
 
@@ -181,16 +188,6 @@ impl Leases {
         NotAnswered { model: model.clone(), why: WhyNot::Skipped { until: None, failure } }
     }
 
-    /// What is known of a provider's endpoint and its models; `None` if there is no such provider.
-    pub(crate) fn known(&self, provider: &str, now: Timestamp) -> Option<(BreakerState, Vec<Known>)> {
-        self.gates.get(provider).map(|gate| gate.known(now))
-    }
-
-    /// How many credentials a provider has, and what each may use up.
-    pub(crate) fn account(&self, provider: &str) -> Option<(usize, RateLimits)> {
-        self.gates.get(provider).map(|gate| (gate.endpoint.credentials(), gate.endpoint.limits()))
-    }
-
     /// Forgets every failure of a provider; says whether there is one of that name.
     pub(crate) fn reset(&self, provider: &str) -> bool {
         let gate = self.gates.get(provider);
@@ -239,8 +236,11 @@ mod tests {
     }
 
     fn chain(links: &[(&str, Visit)]) -> Vec<Candidate> {
-        let candidate =
-            |(model, visit): &(&str, Visit)| Candidate { model: model.parse().unwrap(), visit: *visit };
+        let candidate = |(model, visit): &(&str, Visit)| Candidate {
+            model: model.parse().unwrap(),
+            visit: *visit,
+            tokens: 0,
+        };
         links.iter().map(candidate).collect()
     }
 

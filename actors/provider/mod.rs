@@ -7,6 +7,5 @@ mod leases;
 
 pub use actor::{ModelStatus, ProviderStatus};
 pub(crate) use actor::{Provider, ProviderMsg, Report, State as ProviderState};
-pub(crate) use gate::Admission;
-use gate::Gate;
+pub(crate) use gate::{Admission, Gate};
 pub(crate) use leases::{Lease, Leases, NoLease, Pause, Permit};

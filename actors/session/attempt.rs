@@ -45,7 +45,8 @@ pub(super) async fn make(
         }
     }
     let heard = Heard::new(published, &admission, &*wiring.clock);
-    let answer = watchdog::answer(endpoint.call(request, &heard), cancel).await;
+    let limit = watchdog::of_call(&*endpoint, request.deadlines.call_ms);
+    let answer = watchdog::answer(endpoint.call(request, &heard), limit, cancel).await;
     match &answer {
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),

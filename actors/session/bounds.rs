@@ -8,15 +8,17 @@ use crate::{
     session::{
         Wiring,
         attempt::RENEWING,
-        watchdog::{KEEPING, MODEL, STOPPING, TOOL},
+        watchdog::{KEEPING, STOPPING, TOOL, of_call},
     },
     turn::Bounds,
 };
 
 impl Bounds for Wiring {
     /// Reading its pictures, the call itself, and renewing a credential that was refused.
-    fn model(&self, _: &ModelRef, _: &RunSpec) -> u64 {
-        ms(KEEPING + MODEL + RENEWING)
+    fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
+        let own = spec.traits_of(model).deadlines.call_ms;
+        let call = self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| of_call(&**endpoint, own));
+        ms(KEEPING + call + RENEWING)
     }
 
     /// The tool's own limit, and keeping a long result.

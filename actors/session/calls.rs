@@ -150,6 +150,7 @@ impl Tasks {
             credential: lease.admission.credential(),
             max_tokens: started.max_tokens,
             thinking: spec.thinking_of(lease.admission.model()),
+            deadlines: traits.deadlines,
             head,
             messages,
             pictures: BTreeMap::new(),

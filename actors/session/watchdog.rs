@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{Answer, Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass},
-    port::{ArtifactError, Boot, Found, Invocation, Tool},
+    port::{ArtifactError, Boot, Found, Invocation, Provider, Tool},
 };
 
-/// An adapter keeps the deadline of a whole call (1,800 s) itself; this is for one that does not.
-pub(super) const MODEL: Duration = Duration::from_secs(1_830);
+/// An adapter keeps the deadline of a whole call itself; one that does not is given so much more.
+const LATE: Duration = Duration::from_secs(30);
 /// The limit of a tool that does not say its own.
 pub(super) const TOOL: Duration = Duration::from_mins(10);
 /// What keeping a long result may take, or reading the pictures of a request.
@@ -19,18 +19,28 @@ pub(super) const KEEPING: Duration = Duration::from_mins(1);
 /// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
 pub(super) const STOPPING: Duration = Duration::from_secs(3);
 
+/// The limit of a model call's attempt.
+pub(super) fn of_call(endpoint: &dyn Provider, own_ms: Option<u64>) -> Duration {
+    of(endpoint.longest_call(), own_ms)
+}
+
+fn of(usual: Duration, own_ms: Option<u64>) -> Duration {
+    own_ms.map_or(usual, Duration::from_millis).saturating_add(LATE)
+}
+
 /// Awaits a model call's attempt, until it is cancelled or overdue.
 pub(super) async fn answer(
     call: impl Future<Output = Result<Answer, Failure>>,
+    limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<Answer, Failure> {
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
         answer = call => answer,
-        () = sleep(MODEL) => {
+        () = sleep(limit) => {
             let class = FailureClass::Timeout { which: Deadline::Call };
-            Err(Failure::new(class, format!("the provider did not end the call within {} s", MODEL.as_secs())))
+            Err(Failure::new(class, format!("the provider did not end the call within {} s", limit.as_secs_f64())))
         }
     }
 }
@@ -105,5 +115,31 @@ pub(super) async fn end(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
             let hint = "what it did until then is done: look at what is there, and ask for less at once";
             CallEnd::error(CallStatus::Error, &error, None, hint)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a call that takes so many seconds gets its answer within the limit.
+    async fn check(limit: Duration, seconds: u64, gets_it: bool) {
+        let call = async {
+            sleep(Duration::from_secs(seconds)).await;
+            Err(Failure::new(FailureClass::Cut, "at its own end"))
+        };
+        let end = answer(call, limit, &CancellationToken::new()).await.expect_err("nobody answers");
+        let late = FailureClass::Timeout { which: Deadline::Call };
+        assert_eq!(end.class, if gets_it { FailureClass::Cut } else { late }, "{seconds} s of {limit:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_may_take_as_long_as_is_configured() {
+        check(of(Duration::from_mins(30), None), 1_829, true).await;
+        check(of(Duration::from_mins(30), None), 1_831, false).await;
+        check(of(Duration::from_hours(2), None), 7_229, true).await;
+        check(of(Duration::from_mins(30), Some(7_200_000)), 7_229, true).await;
+        check(of(Duration::from_mins(30), Some(60_000)), 91, false).await;
+        assert_eq!(of(Duration::MAX, None), Duration::MAX);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     look::Look,
     policy::{Deaths, Intensity, Verdict},
     port::Clock,
-    provider::{Leases, Provider, ProviderMsg},
+    provider::{Gate, Leases, Provider, ProviderMsg},
     supervisor::PartStatus,
 };
 
@@ -31,12 +31,11 @@ pub(crate) struct ProviderSupervisor;
 /// Its state.
 pub(crate) struct State {
     clock: Arc<dyn Clock>,
-    leases: Arc<Leases>,
     children: BTreeMap<Arc<str>, Child>,
 }
 
-#[derive(Default)]
 struct Child {
+    gate: Arc<Gate>,
     /// `None` if it was given up.
     actor: Option<ActorRef<ProviderMsg>>,
     deaths: Deaths,
@@ -53,10 +52,10 @@ impl Actor for ProviderSupervisor {
         me: ActorRef<ProvidersMsg>,
         (leases, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        let names: Vec<Arc<str>> = leases.names().cloned().collect();
-        let mut state = State { clock, leases, children: BTreeMap::new() };
-        for name in &names {
-            state.children.insert(Arc::clone(name), Child::default());
+        let mut state = State { clock, children: BTreeMap::new() };
+        for (name, gate) in leases.gates() {
+            let child = Child { gate: Arc::clone(gate), actor: None, deaths: Deaths::default(), restarts: 0 };
+            state.children.insert(Arc::clone(name), child);
             state.start(&me, name).await;
         }
         Ok(state)
@@ -128,13 +127,11 @@ impl State {
 
     /// Starts a child; one that does not start has died.
     async fn start(&mut self, me: &ActorRef<ProvidersMsg>, name: &Arc<str>) {
-        loop {
-            let arguments = (Arc::clone(name), Arc::clone(&self.leases));
+        while let Some(child) = self.children.get_mut(name) {
+            let arguments = (Arc::clone(name), Arc::clone(&child.gate));
             match Actor::spawn_linked(None, Provider, arguments, me.get_cell()).await {
                 Ok((actor, _)) => {
-                    if let Some(child) = self.children.get_mut(name) {
-                        child.actor = Some(actor);
-                    }
+                    child.actor = Some(actor);
                     return;
                 }
                 Err(error) if self.may_start_again(name, &error.to_string()) => {}

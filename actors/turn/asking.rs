@@ -124,8 +124,9 @@ impl Asking {
         chain.iter().enumerate().skip(self.from).filter(move |(_, model)| left(model))
     }
 
-    /// The links of the chain that this call may still ask: those that it has left for another behind the others.
-    pub(super) fn candidates(&self, chain: &[ModelRef]) -> Vec<Candidate> {
+    /// The links of the chain that this call may still ask: those that it has left for another behind the others. `tokens`
+    /// is what an attempt at a model would reserve.
+    pub(super) fn candidates(&self, chain: &[ModelRef], tokens: impl Fn(&ModelRef) -> u64) -> Vec<Candidate> {
         let patience = |model: &ModelRef| self.of(model).map(|tried| tried.patience);
         let mut links: Vec<&ModelRef> = self.may_ask(chain).map(|(_, model)| model).collect();
         links.sort_by_key(|model| patience(model) == Some(Patience::Resting));
@@ -135,6 +136,7 @@ impl Asking {
                 Some(Patience::Left) => Visit::Again,
                 Some(Patience::Resting | Patience::Spent) | None => Visit::First,
             },
+            tokens: tokens(model),
         };
         links.into_iter().map(candidate).collect()
     }

@@ -38,6 +38,11 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, ..Amounts::default() } }
 }
 
+/// The tokens that an attempt would reserve.
+pub(super) fn tokens(run: &Run, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u64 {
+    estimate(run, turn, attempt).reserved.tokens.unwrap_or(0)
+}
+
 /// The output tokens that the call would ask for if there were no budget: no more than the model is known, or was found, to
 /// give.
 fn wanted_output(run: &Run, model: &ModelRef) -> u64 {

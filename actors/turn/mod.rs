@@ -141,7 +141,10 @@ impl Turn {
     pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
         let Phase::Running(run) = &self.phase else { return None };
         match &run.step {
-            Step::Asking(asking) => Some(asking.candidates(&run.spec.chain)),
+            Step::Asking(asking) => {
+                let tokens = |model: &ModelRef| limits::tokens(run, self, (asking.attempt, model));
+                Some(asking.candidates(&run.spec.chain, tokens))
+            }
             Step::Acting(_) | Step::Said(_) => None,
         }
     }

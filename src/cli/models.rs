@@ -10,7 +10,7 @@ use super::{
     table,
 };
 use crate::{
-    config::{Config, Count, Dollars, ModelSection, PriceSection},
+    config::{Config, Count, Dollars, ModelSection, PriceSection, Wait},
     environment::Variables,
 };
 
@@ -74,8 +74,8 @@ fn row(name: &str, from: &str, section: &ModelSection) -> [String; 9] {
     ]
 }
 
-/// `{model, from, window, max_output, thinking, thinking_levels, thinking_level, images, price}`, `null` where nothing is
-/// said.
+/// `{model, from, window, max_output, thinking, thinking_levels, thinking_level, images, first_event_ms, gap_ms, call_ms,
+/// price}`, `null` where nothing is said.
 fn object(name: &str, from: &str, section: &ModelSection) -> Value {
     let levels =
         section.thinking_levels.map(|levels| levels.0.iter().map(Thinking::name).collect::<Vec<_>>());
@@ -88,6 +88,9 @@ fn object(name: &str, from: &str, section: &ModelSection) -> Value {
         "thinking_levels": levels,
         "thinking_level": section.thinking_level.and_then(|level| level.0).map(Thinking::name),
         "images": section.images.map(|flag| flag.0),
+        "first_event_ms": section.first_event.map(Wait::millis),
+        "gap_ms": section.gap.map(Wait::millis),
+        "call_ms": section.call.map(Wait::millis),
         "price": section.price.as_ref().map(price),
     })
 }

@@ -35,13 +35,16 @@ const OAUTH: &str = "oauth";
 /// Below it stands what is known of models, by name.
 pub(super) const MODELS: &str = "models";
 /// What can be said of a model.
-pub(super) const MODEL_OWN: [&str; 12] = [
+pub(super) const MODEL_OWN: [&str; 15] = [
     "window",
     "max_output",
     "thinking",
     "thinking_levels",
     "thinking_level",
     "images",
+    "first_event",
+    "gap",
+    "call",
     "price.input",
     "price.output",
     "price.cache_read",

@@ -146,15 +146,6 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     if config.tools.shell.timeout.0 > LONGEST_COMMAND {
         wrong("tools.shell.timeout", "must not be longer than 1h");
     }
-    let too_long = "must not be longer than 30m";
-    if config.provider_defaults.call_timeout.0 > LONGEST_CALL {
-        wrong("provider_defaults.call_timeout", too_long);
-    }
-    for (name, section) in &config.providers {
-        if section.call_timeout.is_some_and(|timeout| timeout.0 > LONGEST_CALL) {
-            wrong(&format!("{PROVIDERS}.{name}.call_timeout"), too_long);
-        }
-    }
     for (name, section) in &config.providers {
         if let (Some(wire), Some(api_mode)) = (section.wire, section.api_mode)
             && wire != api_mode
@@ -196,7 +187,5 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
-/// The watchdog of model calls waits hardly longer.
-const LONGEST_CALL: std::time::Duration = std::time::Duration::from_mins(30);
 /// What the tool's own schema allows.
 const LONGEST_COMMAND: std::time::Duration = std::time::Duration::from_hours(1);

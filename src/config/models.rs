@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{
     error::{ConfigError, ConfigErrors},
-    values::{Count, Dollars, Flag, Level, LevelSet, Style},
+    values::{Count, Dollars, Flag, Level, LevelSet, Style, Wait},
 };
 
 /// The program's table.
@@ -28,6 +28,12 @@ pub struct ModelSection {
     pub thinking_level: Option<Level>,
     /// Whether it sees pictures.
     pub images: Option<Flag>,
+    /// Until its answer begins; as its provider's if absent, like the two that follow.
+    pub first_event: Option<Wait>,
+    /// Between two pieces of its answer.
+    pub gap: Option<Wait>,
+    /// Its whole call.
+    pub call: Option<Wait>,
     /// What it costs.
     pub price: Option<PriceSection>,
 }

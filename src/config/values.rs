@@ -15,11 +15,11 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub u32);
 
-/// A duration longer than 0.
+/// A duration longer than 0, and at most a year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait(pub Duration);
 
-/// A duration longer than 0, or none.
+/// Likewise, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(pub Option<Duration>);
 
@@ -105,6 +105,9 @@ const A_TEXT: &str = "must be a text in quotes";
 const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quotes";
 const A_FLAG: &str = "must be true or false, without quotes";
 const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
+/// What is longer cannot be meant, and a clock may not be able to say when it is over.
+const LONGEST_WAIT: Duration = Duration::from_hours(365 * 24);
+const A_SHORTER_WAIT: &str = "must not be longer than 365days";
 
 const A_PRICE: &str =
     "must be dollars per million tokens, from 0, with at most three decimals and without quotes, like 0.25";
@@ -120,6 +123,13 @@ macro_rules! deserialize_by {
             }
         }
     )*};
+}
+
+impl Wait {
+    /// In milliseconds.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 deserialize_by! {
@@ -201,7 +211,11 @@ fn count(value: &Value) -> Result<u32, String> {
 
 fn wait(value: &Value) -> Result<Duration, String> {
     let wait = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
-    wait.filter(|wait| wait.as_millis() > 0).ok_or_else(|| A_WAIT.to_owned())
+    match wait.filter(|wait| wait.as_millis() > 0) {
+        Some(wait) if wait > LONGEST_WAIT => Err(A_SHORTER_WAIT.to_owned()),
+        Some(wait) => Ok(wait),
+        None => Err(A_WAIT.to_owned()),
+    }
 }
 
 fn no_level() -> String {

@@ -108,6 +108,7 @@ fn the_embedded_file_describes_all_that_can_be_said_of_a_model() {
     let model = &config.models["NAME"];
     assert!(model.window.is_some() && model.max_output.is_some() && model.images.is_some());
     assert!(model.thinking.is_some() && model.thinking_levels.is_some() && model.thinking_level.is_some());
+    assert!(model.first_event.is_some() && model.gap.is_some() && model.call.is_some());
     let price = model.price.unwrap();
     assert!(price.input.is_some() && price.output.is_some() && price.up_to.is_some());
     assert!(price.cache_read.is_some() && price.cache_write.is_some() && price.cache_write_1h.is_some());
@@ -131,6 +132,13 @@ fn what_is_said_of_models_is_read_strictly() {
     wrong(&of("thinking = \"much\""), &["must be one of \"none\", \"effort\", \"budget\", \"adaptive\""]);
     wrong(&of("thinking_levels = [\"xhigh\"]"), &["must be a list of \"off\", \"minimal\""]);
     wrong("agent.thinking = \"on\"", &["must be one of \"off\"", "leave it empty"]);
+    wrong(
+        &of("first_event = \"0s\""),
+        &["models.\"a/b-1.5\".first_event", "must be a duration longer than 0"],
+    );
+    wrong(&of("gap = 5"), &["models.\"a/b-1.5\".gap", "must be a duration longer than 0"]);
+    wrong(&of("call = \"2years\""), &["models.\"a/b-1.5\".call", "must not be longer than 365days"]);
+    wrong(&of("call_timeout = \"1h\""), &["there is no key `models.\"a/b-1.5\".call_timeout`"]);
     wrong(&of("images = \"yes\""), &["must be true or false, without quotes"]);
     for price in ["-1", "\"3\"", "0.0001", "1e-9", "nan", "true"] {
         let text = of(&format!("price.output = 1\nprice.input = {price}"));
@@ -280,6 +288,8 @@ fn a_wrong_value_is_named_with_the_remedy() {
         wrong("retry.deadline", value, "must be a duration longer than 0 in quotes, like \"500ms\"");
     }
     wrong("agents.defaults.timeout", "'never'", "or \"none\"");
+    wrong("agents.defaults.timeout", "'2years'", "must not be longer than 365days");
+    wrong("provider_defaults.call_timeout", "'500000000000years'", "must not be longer than 365days");
     wrong("store.durability", "'sometimes'", "\"strict\" or \"relaxed\"");
     wrong("model", "5", "must be a text in quotes");
     wrong("fallback_providers", "'a/b'", "must be a list");

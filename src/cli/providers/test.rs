@@ -6,7 +6,8 @@ use clap::Args;
 use futures::future::join_all;
 use hermod_actors::{
     model::{
-        CallId, CredentialId, Failure as CallFailure, FailureClass, Message, ModelTraits, RunId, SessionId,
+        CallId, CredentialId, Failure as CallFailure, FailureClass, Message, ModelRef, ModelTraits, RunId,
+        SessionId,
     },
     port::{Deltas, ModelRequest, Provider, Segments},
 };
@@ -23,6 +24,7 @@ use crate::{
     config::{Config, OLLAMA},
     daemon::{self, StartError},
     environment::{self, Found, NoModel, Variables, Wanted},
+    models,
 };
 
 /// What is asked.
@@ -74,7 +76,7 @@ pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exi
     let local = if is_local { run::Local::Meant } else { run::Local::of(&config) };
     let found = chosen(run::discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    let tried = join_all(found.iter().map(|found| provider(found, variables, &state))).await;
+    let tried = join_all(found.iter().map(|found| provider((found, &config), variables, &state))).await;
     let tried: Vec<Tried> = tried.into_iter().flatten().collect();
     if args.json {
         print_json(&tried.iter().map(object).collect())?;
@@ -103,7 +105,7 @@ fn chosen(mut found: Vec<Found>, args: &TestArgs) -> Result<Vec<Found>, NoModel>
 }
 
 /// Asks a provider with each of its credentials.
-async fn provider(found: &Found, variables: &Variables, state: &Path) -> Vec<Tried> {
+async fn provider((found, config): (&Found, &Config), variables: &Variables, state: &Path) -> Vec<Tried> {
     let model = found.model.clone();
     let tried = |credential, took, end| Tried {
         provider: Arc::clone(&found.name),
@@ -114,7 +116,7 @@ async fn provider(found: &Found, variables: &Variables, state: &Path) -> Vec<Tri
     };
     let not_asked = |why: String| vec![tried(None, None, Err(Unanswered::NotAsked(why)))];
     let asked = match &model {
-        Ok(model) => Arc::clone(model),
+        Ok(model) => ModelRef { provider: Arc::clone(&found.name), model: Arc::clone(model) },
         Err(reason) => return not_asked(reason.clone()),
     };
     let adapter = match daemon::endpoint(found, variables, state) {
@@ -122,9 +124,10 @@ async fn provider(found: &Found, variables: &Variables, state: &Path) -> Vec<Tri
         Err(error) => return not_asked(error.to_string()),
     };
     let from = found.account.told(variables);
+    let traits = models::traits(config, &asked);
     let each = (0..adapter.credentials()).map(async |at| {
         let began = Instant::now();
-        let end = ask(&*adapter, &asked, CredentialId(at)).await.map_err(Unanswered::Failed);
+        let end = ask(&*adapter, (&asked.model, &traits), CredentialId(at)).await.map_err(Unanswered::Failed);
         let credential = from.get(at).map(|(from, _)| (CredentialId(at), from.clone()));
         tried(credential, Some(began.elapsed()), end)
     });
@@ -132,8 +135,12 @@ async fn provider(found: &Found, variables: &Variables, state: &Path) -> Vec<Tri
 }
 
 /// Asks as a run would, which renews a credential that is refused.
-async fn ask(adapter: &dyn Provider, model: &Arc<str>, credential: CredentialId) -> Result<(), CallFailure> {
-    let encoder = adapter.encoder(model, &ModelTraits::default());
+async fn ask(
+    adapter: &dyn Provider,
+    (model, traits): (&Arc<str>, &ModelTraits),
+    credential: CredentialId,
+) -> Result<(), CallFailure> {
+    let encoder = adapter.encoder(model, traits);
     let mut messages = Segments::default();
     encoder.messages(&[Message::User(TEXT.into())], &mut messages);
     let request = ModelRequest {
@@ -143,6 +150,7 @@ async fn ask(adapter: &dyn Provider, model: &Arc<str>, credential: CredentialId)
         credential,
         max_tokens: MAX_TOKENS,
         thinking: None,
+        deadlines: traits.deadlines,
         head: encoder.head("", &[]),
         messages,
         pictures: BTreeMap::new(),

@@ -2,7 +2,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use hermod_actors::{
-    model::{CallId, CredentialId, Origin, RunId, SessionId},
+    model::{CallId, CredentialId, ModelDeadlines, Origin, RunId, SessionId},
     port::{ModelRequest, Segments},
 };
 
@@ -80,6 +80,7 @@ fn body(wire: &dyn WireFormat, conversation: Conversation, provider: &str) -> Ve
         credential: CredentialId::default(),
         max_tokens,
         thinking,
+        deadlines: ModelDeadlines::default(),
         head: encoder.head(&system, &tools),
         messages: segments,
         pictures: pictures.0,

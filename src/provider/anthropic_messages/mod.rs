@@ -8,8 +8,6 @@ mod event;
 mod head;
 mod parts;
 #[cfg(test)]
-mod requests;
-#[cfg(test)]
 mod tests;
 mod write;
 

@@ -3,8 +3,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, CredentialId, Image, ImageFormat, Message, Opaque,
-        Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
+        Artifact, AssistantMessage, CallId, Content, CredentialId, Image, ImageFormat, Message,
+        ModelDeadlines, Opaque, Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall,
+        ToolSpec,
     },
     port::{Encoder as _, ModelRequest, Segments},
 };
@@ -150,6 +151,7 @@ fn request() -> ModelRequest {
         credential: CredentialId::default(),
         max_tokens: 7,
         thinking: None,
+        deadlines: ModelDeadlines::default(),
         head: encoder().head("", &[]),
         messages: Segments::default(),
         pictures: BTreeMap::new(),

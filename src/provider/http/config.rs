@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hermod_actors::model::{PoolStrategy, RateLimits};
+use hermod_actors::model::{ModelDeadlines, PoolStrategy, RateLimits};
 use reqwest::Url;
 
 use crate::{
@@ -32,6 +32,20 @@ impl Default for Deadlines {
     }
 }
 
+impl Deadlines {
+    /// These, where the model has none of its own.
+    #[must_use]
+    pub fn under(self, own: &ModelDeadlines) -> Self {
+        let or = |own: Option<u64>, else_: Duration| own.map_or(else_, Duration::from_millis);
+        Self {
+            connect: self.connect,
+            first_event: or(own.first_event_ms, self.first_event),
+            gap: or(own.gap_ms, self.gap),
+            call: or(own.call_ms, self.call),
+        }
+    }
+}
+
 /// A configured endpoint.
 #[derive(Debug, Clone)]
 pub struct ProviderConfig {
@@ -49,7 +63,7 @@ pub struct ProviderConfig {
     pub limits: RateLimits,
     /// For how long its vendor is to cache how requests begin.
     pub cache: Cache,
-    /// How long calls may take.
+    /// How long calls may take, where a request does not say otherwise.
     pub deadlines: Deadlines,
 }
 

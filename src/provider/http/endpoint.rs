@@ -154,21 +154,22 @@ impl HttpProvider {
         headers: HeaderMap,
         deltas: &dyn Deltas,
     ) -> Result<Answer, Failure> {
-        let first_by = Instant::now() + self.deadlines.first_event;
+        let deadlines = self.deadlines.under(&request.deadlines);
+        let first_by = Instant::now() + deadlines.first_event;
         let (origin, names) = (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.names));
         encode_pictures(&mut request);
         let body = Body::wrap(Pieces::new(self.wire.body(request)));
         let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
         let response = timeout_at(first_by, send)
             .await
-            .map_err(|_| self.late(Deadline::FirstEvent))?
+            .map_err(|_| self.late(Deadline::FirstEvent, &deadlines))?
             .map_err(|error| self.not_sent(&error))?;
         if let Some(info) = rate_info(response.headers(), self.clock.at()) {
             deltas.limits(info);
         }
         if response.status().is_success() {
             let decoder = self.wire.decoder(origin);
-            let mut answer = self.read_answer(response, decoder, (first_by, deltas)).await?;
+            let mut answer = self.read_answer(response, decoder, (first_by, &deadlines), deltas).await?;
             for call in &mut answer.message.calls {
                 if let Some(name) = names.get(&call.name) {
                     call.name.clone_from(name);
@@ -185,7 +186,8 @@ impl HttpProvider {
         &self,
         mut response: Response,
         mut decoder: Box<dyn Decoder>,
-        (first_by, deltas): (Instant, &dyn Deltas),
+        (first_by, deadlines): (Instant, &Deadlines),
+        deltas: &dyn Deltas,
     ) -> Result<Answer, Failure> {
         let mut next = (first_by, Deadline::FirstEvent);
         loop {
@@ -195,12 +197,12 @@ impl HttpProvider {
                 // The answer is whole: how the connection ends does not matter.
                 Ok(Err(_)) | Err(_) if decoder.is_whole() => break,
                 Ok(Err(error)) => return Err(self.cut(&error)),
-                Err(_) => return Err(self.late(next.1)),
+                Err(_) => return Err(self.late(next.1, deadlines)),
             };
             match decoder.push(&chunk, deltas)? {
                 Progress::Quiet => {}
-                Progress::Content if decoder.is_whole() => next = self.within(TAIL_WAIT),
-                Progress::Content => next = self.within(self.deadlines.gap),
+                Progress::Content if decoder.is_whole() => next = within(TAIL_WAIT.min(deadlines.gap)),
+                Progress::Content => next = within(deadlines.gap),
                 Progress::Done => {
                     read_to_end(response).await;
                     break;
@@ -210,16 +212,12 @@ impl HttpProvider {
         decoder.finish(deltas)
     }
 
-    fn within(&self, wait: Duration) -> (Instant, Deadline) {
-        (Instant::now() + wait.min(self.deadlines.gap), Deadline::Gap)
-    }
-
-    fn late(&self, which: Deadline) -> Failure {
+    fn late(&self, which: Deadline, deadlines: &Deadlines) -> Failure {
         let (limit, what) = match which {
-            Deadline::Connect => (self.deadlines.connect, "no connection"),
-            Deadline::FirstEvent => (self.deadlines.first_event, "no answer began"),
-            Deadline::Gap => (self.deadlines.gap, "the answer did not go on"),
-            Deadline::Call => (self.deadlines.call, "the answer did not end"),
+            Deadline::Connect => (deadlines.connect, "no connection"),
+            Deadline::FirstEvent => (deadlines.first_event, "no answer began"),
+            Deadline::Gap => (deadlines.gap, "the answer did not go on"),
+            Deadline::Call => (deadlines.call, "the answer did not end"),
         };
         let message = format!("{}: {what} within {} s", self.endpoint, limit.as_secs_f64());
         Failure::new(FailureClass::Timeout { which }, message)
@@ -227,7 +225,7 @@ impl HttpProvider {
 
     fn not_sent(&self, error: &reqwest::Error) -> Failure {
         if error.is_connect() && error.is_timeout() {
-            return self.late(Deadline::Connect);
+            return self.late(Deadline::Connect, &self.deadlines);
         }
         let what = if error.is_connect() { "cannot connect to" } else { "no response came from" };
         self.broken(what, error)
@@ -263,14 +261,15 @@ impl Provider for HttpProvider {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
         async move {
+            let deadlines = self.deadlines.under(&request.deadlines);
             let (id, mut key) = (request.credential, None);
             let attempt = async {
                 key = self.key(id).await?;
                 let headers = self.headers_with(id, key.as_ref())?;
                 self.exchange(request, headers, deltas).await
             };
-            let result = timeout(self.deadlines.call, attempt).await;
-            let result = result.unwrap_or_else(|_| Err(self.late(Deadline::Call)));
+            let result = timeout(deadlines.call, attempt).await;
+            let result = result.unwrap_or_else(|_| Err(self.late(Deadline::Call, &deadlines)));
             result.map_err(|failure| self.told(failure, id, key))
         }
         .boxed()
@@ -288,6 +287,10 @@ impl Provider for HttpProvider {
         self.limits
     }
 
+    fn longest_call(&self) -> Duration {
+        self.deadlines.call
+    }
+
     fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {
         async move {
             match self.credentials.get(credential.0) {
@@ -297,6 +300,11 @@ impl Provider for HttpProvider {
         }
         .boxed()
     }
+}
+
+/// When the next piece has to be there.
+fn within(gap: Duration) -> (Instant, Deadline) {
+    (Instant::now() + gap, Deadline::Gap)
 }
 
 /// Puts the path behind a base URL, unless the URL ends in it already, as it stands in some vendors' documentation.

@@ -4,7 +4,7 @@ use hermod_actors::model::FailureClass;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{decode::usual, events::*};
+use super::events::*;
 use crate::provider::{
     codex_responses::{draft::Draft, slot::Slot},
     reader::Draft as _,

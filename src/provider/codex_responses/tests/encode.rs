@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, Opaque, Origin, RunId,
-        SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
+        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
+        Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
     },
     port::{Encoder as _, ModelRequest, Segments},
 };
@@ -36,6 +36,7 @@ fn request(encoder: &ResponsesEncoder, system: &str, tools: &[ToolSpec], message
         credential: hermod_actors::model::CredentialId::default(),
         max_tokens: 700,
         thinking: None,
+        deadlines: ModelDeadlines::default(),
         head: encoder.head(system, tools),
         messages,
         pictures: BTreeMap::from([("p".to_owned(), Bytes::from_static(b"iVBORw0="))]),

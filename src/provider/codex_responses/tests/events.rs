@@ -117,3 +117,69 @@ pub(super) fn completed(output: &[Value]) -> Value {
 pub(super) fn ended(name: &str, response: Value) -> Value {
     json!({"type": format!("response.{name}"), "response": response})
 }
+
+pub(super) fn check(events: &[Value], text: &str, reasoning: &str, finish: Finish) {
+    let Answer { message, finish: found, .. } = answer(events);
+    assert_eq!((&*message.text, &*message.reasoning, found), (text, reasoning, finish), "{events:?}");
+}
+
+pub(super) fn check_calls(events: &[Value], expected: &[(&str, &str, &str)]) {
+    let answer = answer(events);
+    let found: Vec<_> =
+        answer.message.calls.iter().map(|call| (&*call.id, &*call.name, &*call.arguments)).collect();
+    assert_eq!(found, expected, "{events:?}");
+    assert_eq!(answer.finish, if expected.is_empty() { Finish::Stop } else { Finish::ToolCalls });
+}
+
+/// A usual stream: thought, text and two calls that come interleaved.
+pub(super) fn usual() -> Vec<Value> {
+    let output = [thought(0, "hm", "x1"), message(1, "Hello"), call(2, "f", "{\"x\":1}"), call(3, "g", "{}")];
+    let mut events = vec![
+        json!({"type": "response.created", "response": {"status": "in_progress", "output": []}}),
+        json!({"type": "response.in_progress", "response": {"status": "in_progress"}}),
+        item("added", 0, thought(0, "", "x0")),
+        event(
+            "reasoning_summary_part.added",
+            0,
+            "i0",
+            json!({"summary_index": 0, "part": {"type": "summary_text", "text": ""}}),
+        ),
+        event("reasoning_summary_text.delta", 0, "i0", json!({"summary_index": 0, "delta": "hm"})),
+        event("reasoning_summary_text.done", 0, "i0", json!({"summary_index": 0, "text": "hm"})),
+        event(
+            "reasoning_summary_part.done",
+            0,
+            "i0",
+            json!({"summary_index": 0, "part": {"type": "summary_text", "text": "hm"}}),
+        ),
+        item("done", 0, output[0].clone()),
+        item("added", 1, message(1, "")),
+        event(
+            "content_part.added",
+            1,
+            "i1",
+            json!({"content_index": 0, "part": {"type": "output_text", "text": ""}}),
+        ),
+        delta("output_text", 1, "Hel"),
+        delta("output_text", 1, "lo"),
+        event("output_text.done", 1, "i1", json!({"content_index": 0, "text": "Hello"})),
+        event(
+            "content_part.done",
+            1,
+            "i1",
+            json!({"content_index": 0, "part": {"type": "output_text", "text": "Hello"}}),
+        ),
+        item("done", 1, output[1].clone()),
+        item("added", 2, call(2, "f", "")),
+        delta("function_call_arguments", 2, "{\"x"),
+        item("added", 3, call(3, "g", "")),
+        delta("function_call_arguments", 3, "{"),
+        delta("function_call_arguments", 2, "\":1}"),
+        event("function_call_arguments.done", 2, "i2", json!({"arguments": "{\"x\":1}"})),
+        item("done", 2, output[2].clone()),
+        delta("function_call_arguments", 3, "}"),
+        item("done", 3, output[3].clone()),
+    ];
+    events.push(completed(&output));
+    events
+}

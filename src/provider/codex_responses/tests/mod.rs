@@ -1,5 +1,6 @@
 mod any_bytes;
 mod decode;
 mod encode;
+mod ends;
 mod events;
 mod round_trip;

@@ -1,0 +1,246 @@
+use super::*;
+use crate::model::{
+    Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, Doubt, EffectClass, Failure,
+    FailureClass, Finish, Flaw, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping, StopReason,
+    Timestamp, ToolCall, Usage,
+};
+
+const RUN: RunId = RunId::from_bits(1);
+const MODEL: CallId = CallId { run: RUN, iteration: 1, n: 0 };
+
+fn tool(n: u32) -> CallId {
+    CallId { n, ..MODEL }
+}
+
+/// The event as text: its name, what it is about, and of another run than the first its number.
+fn line((run, body): &Told) -> String {
+    let what = match body {
+        EventBody::Recorded { .. } => String::new(),
+        EventBody::Status(RunStatus::Waiting { reason, until }) => {
+            format!(" waiting {reason} {}", until.map_or(0, |until| until.0))
+        }
+        EventBody::Status(status) => format!(" {}", status.name()),
+        EventBody::Lifecycle(stage) => format!(" {}", stage.name()),
+        EventBody::ThinkingStart { attempt, .. }
+        | EventBody::ThinkingEnd { attempt, .. }
+        | EventBody::Retry { attempt, .. } => format!(" {attempt}"),
+        EventBody::TextDelta { delta, .. } | EventBody::ReasoningDelta { delta, .. } => {
+            format!(" {delta}")
+        }
+        EventBody::ToolCallParsed { call, tool, arguments } => format!(" {} {tool} {arguments}", call.n),
+        EventBody::ToolStart { call, attempt, tool, .. } => format!(" {} {tool} {attempt}", call.n),
+        EventBody::ToolProgress { call, note, .. } => format!(" {} {note}", call.n),
+        EventBody::ToolEnd { call, tool, status, .. } => format!(" {} {tool} {status:?}", call.n),
+        EventBody::IterationEnd { iteration } => format!(" {iteration}"),
+    };
+    let other = if *run == RUN { String::new() } else { format!(" of {}", run.bits()) };
+    format!("{}{what}{other}", body.name())
+}
+
+fn told(narration: &mut Narration, body: Body) -> String {
+    let told = narration.tell(&Record { at: Timestamp(0), active_ms: 0, body });
+    told.iter().map(line).collect::<Vec<_>>().join(", ")
+}
+
+#[track_caller]
+fn check(steps: Vec<(Body, &str)>) {
+    let mut narration = Narration::default();
+    for (body, expect) in steps {
+        let kind = body.kind().name();
+        assert_eq!(told(&mut narration, body), expect, "{kind}");
+    }
+}
+
+fn accepted(run: u128) -> Body {
+    let spec = RunSpec {
+        chain: Vec::new(),
+        workspace: String::new(),
+        task: String::new(),
+        tools: Vec::new(),
+        limits: Limits::default(),
+        system: None,
+        traits: Vec::new(),
+        thinking: None,
+        in_doubt: Doubt::default(),
+        script: None,
+    };
+    Body::RunAccepted(Box::new(RunAccepted {
+        run: RunId::from_bits(run),
+        input: "x".into(),
+        images: Arc::default(),
+        history: Arc::default(),
+        spec: Arc::new(spec),
+    }))
+}
+
+fn asked(attempt: Attempt) -> Body {
+    Body::ModelStarted(Box::new(ModelStarted {
+        call: MODEL,
+        attempt,
+        model: ModelRef { provider: "p".into(), model: "m".into() },
+        view: 1,
+        request: Hash::of(b""),
+        max_tokens: 1,
+        prefix: None,
+        reserved: Amounts::default(),
+        incarnation: Incarnation::default(),
+    }))
+}
+
+fn answered(calls: usize) -> Body {
+    let call = |n| ToolCall { id: format!("v{n}"), name: "Look".into(), arguments: "{}".into() };
+    let message = AssistantMessage { calls: (0..calls).map(call).collect(), ..AssistantMessage::default() };
+    let (message, finish) = (Arc::new(message), Finish::Stop);
+    Body::ModelAnswered(Box::new(ModelAnswered {
+        call: MODEL,
+        attempt: 1,
+        message,
+        finish,
+        flaw: None,
+        fallback: None,
+        usage: None,
+    }))
+}
+
+fn flawed(flaw: Flaw) -> Body {
+    let Body::ModelAnswered(answered) = answered(0) else { unreachable!("it is an answer") };
+    Body::ModelAnswered(Box::new(ModelAnswered { flaw: Some(flaw), ..*answered }))
+}
+
+fn failed(retry_at: Option<i64>) -> Body {
+    let failure = Failure::new(FailureClass::Overloaded, "busy");
+    let retry_at = retry_at.map(Timestamp);
+    Body::ModelFailed(ModelFailed { call: MODEL, attempt: 1, failure, retry_at, fallback: None })
+}
+
+fn admitted(n: u32) -> Body {
+    let (tool_name, arguments) = ("look".into(), Hash::of(b"{}"));
+    Body::CallAdmitted(CallAdmitted {
+        call: tool(n),
+        tool: tool_name,
+        effect: EffectClass::Pure,
+        access: Access::default(),
+        arguments,
+        same_as: None,
+    })
+}
+
+fn started(n: u32, attempt: Attempt) -> Body {
+    let (incarnation, boot) = (Incarnation::default(), "b".into());
+    Body::CallStarted(CallStarted { call: tool(n), attempt, incarnation, boot })
+}
+
+fn ended(n: u32, status: CallStatus) -> Body {
+    let end = CallEnd::new(status, "c");
+    Body::CallEnded(CallEnded { call: tool(n), attempt: 1, end })
+}
+
+fn run_ended(run: u128, outcome: Outcome) -> Body {
+    let (run, ended) = (RunId::from_bits(run), Ended { outcome, cause: None });
+    Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() })
+}
+
+#[test]
+fn a_run_is_told_from_its_acceptance_to_its_end() {
+    check(vec![
+        (accepted(1), "status accepted, lifecycle start"),
+        (asked(1), "status thinking, thinking.start 1"),
+        (
+            answered(2),
+            "thinking.end 1, tool_call.parsed 1 Look {}, tool_call.parsed 2 Look {}, status executing",
+        ),
+        (admitted(1), ""),
+        (started(1, 1), "tool.start 1 look 1"),
+        (ended(1, CallStatus::Ok), "tool.end 1 look Ok"),
+        (ended(2, CallStatus::Error), "tool.end 2 Look Error, iteration.end 1"),
+        (asked(1), "status thinking, thinking.start 1"),
+        (answered(0), "thinking.end 1, iteration.end 1"),
+        (run_ended(1, Outcome::Completed), "status ended, lifecycle end"),
+    ]);
+}
+
+#[test]
+fn a_new_attempt_voids_the_earlier_one() {
+    check(vec![
+        (accepted(1), "status accepted, lifecycle start"),
+        (asked(1), "status thinking, thinking.start 1"),
+        (failed(Some(9)), "thinking.end 1, status waiting overloaded 9"),
+        (asked(2), "retry 2, status thinking, thinking.start 2"),
+        (answered(1), "thinking.end 1, tool_call.parsed 1 Look {}, status executing"),
+        (started(1, 1), "tool.start 1 Look 1"),
+        (started(1, 2), "retry 2, tool.start 1 Look 2"),
+    ]);
+}
+
+#[test]
+fn a_part_goes_on_and_what_is_discarded_is_void() {
+    check(vec![
+        (accepted(1), "status accepted, lifecycle start"),
+        (asked(1), "status thinking, thinking.start 1"),
+        (flawed(Flaw::Partial), "thinking.end 1, iteration.end 1"),
+        (asked(1), "status thinking, thinking.start 1"),
+        (flawed(Flaw::Empty), "thinking.end 1, retry 2, iteration.end 1"),
+    ]);
+}
+
+#[test]
+fn an_end_that_is_no_completion_is_an_error() {
+    let ended = Ended::because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command });
+    check(vec![
+        (accepted(1), "status accepted, lifecycle start"),
+        (asked(1), "status thinking, thinking.start 1"),
+        (Body::RunStopping(RunStopping { run: RUN, ended }), "lifecycle finishing"),
+        (failed(None), "thinking.end 1"),
+        (run_ended(1, Outcome::Stopped), "status ended, lifecycle error"),
+    ]);
+}
+
+#[test]
+fn a_queued_run_starts_when_the_one_before_has_ended() {
+    check(vec![
+        (accepted(1), "status accepted, lifecycle start"),
+        (accepted(2), "status accepted of 2, status queued of 2"),
+        (accepted(3), "status accepted of 3, status queued of 3"),
+        (run_ended(2, Outcome::Stopped), "status ended of 2, lifecycle error of 2"),
+        (run_ended(1, Outcome::Completed), "status ended, lifecycle end, lifecycle start of 3"),
+    ]);
+}
+
+#[test]
+fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
+    let mut narration = Narration::default();
+    for body in [accepted(1), asked(1), failed(Some(9)), asked(2)] {
+        told(&mut narration, body);
+    }
+    let mut check = |attempt, piece, expect: Option<&str>| {
+        let told = narration.delta(&Delta { call: MODEL, attempt, piece });
+        assert_eq!(told.as_ref().map(line).as_deref(), expect);
+    };
+    let text = |at, delta: &str| Piece::Text { at, delta: delta.into() };
+    check(1, text(0, "old"), None);
+    check(2, Piece::Waits { reason: "limits", until: Some(Timestamp(7)) }, None);
+    check(2, text(0, "one"), Some("text.delta one"));
+    check(2, Piece::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
+    check(2, text(3, "two"), Some("text.delta two"));
+    check(2, text(9, "gap"), None);
+    check(2, text(12, "on"), None);
+    told(&mut narration, failed(Some(9)));
+    let waits = Delta {
+        call: MODEL,
+        attempt: 3,
+        piece: Piece::Waits { reason: "limits", until: Some(Timestamp(7)) },
+    };
+    let told_of_it = narration.delta(&waits).as_ref().map(line);
+    assert_eq!(told_of_it.as_deref(), Some("status waiting limits 7"));
+    told(&mut narration, asked(3));
+    told(&mut narration, answered(1));
+    told(&mut narration, started(1, 1));
+    let mut check = |call, attempt, expect: Option<&str>| {
+        let piece = Piece::Progress("half".into());
+        let told = narration.delta(&Delta { call, attempt, piece });
+        assert_eq!(told.as_ref().map(line).as_deref(), expect);
+    };
+    check(tool(1), 1, Some("tool.progress 1 half"));
+    check(tool(1), 2, None);
+    check(tool(2), 1, None);
+}

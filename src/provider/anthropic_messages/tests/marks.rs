@@ -1,0 +1,90 @@
+//! Where a request is marked for the vendor's cache.
+
+use hermod_actors::{
+    model::{Content, Message, ToolSpec},
+    port::{Encoder, Segments},
+};
+use serde_json::{Value, json};
+
+use super::requests::*;
+use crate::provider::Cache;
+
+/// The texts of the blocks with a marker, and where in the request they are.
+fn marked(value: &Value, to: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) if fields.contains_key("cache_control") => to.push(value.to_string()),
+        Value::Object(fields) => fields.values().for_each(|value| marked(value, to)),
+        Value::Array(list) => list.iter().for_each(|value| marked(value, to)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_system_prompt_and_the_last_three_messages_are_marked() {
+    let check = |cache, (system, tools): (&str, &[ToolSpec]), messages: &[Message], expected: &[&str]| {
+        let messages = encode(&encoder(true, cache), messages);
+        let mut found = Vec::new();
+        marked(&body(request(system, tools, messages, cache), cache), &mut found);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found} {expected}");
+        }
+    };
+    let tools = [tool("b", json!({})), tool("a", json!({}))];
+    let user = |text: &str| Message::User(text.into());
+    let note = Content { note: Some("noted".into()), ..Content::from("r") };
+    let messages = [
+        user("one"),
+        said(answer("two", &[])),
+        Message::User(Content::new("three", [picture()])),
+        said(answer("four", &[call("toolu_a", "{}"), call("toolu_b", "{}")])),
+        result("toolu_a", "r"),
+        result("toolu_b", note),
+    ];
+    check(Cache::Short, ("sys", &tools), &[], &["sys"]);
+    check(Cache::Short, (" ", &tools), &[], &["\"b\""]);
+    check(Cache::Short, ("", &[]), &[], &[]);
+    check(Cache::Short, ("sys", &[]), &messages[..1], &["sys", "one"]);
+    check(Cache::Long, ("sys", &[]), &messages, &["\"1h\"", "Base64", "toolu_b", "noted"]);
+    check(Cache::Off, ("sys", &tools), &messages, &[]);
+    check(Cache::Short, ("", &tools), &messages[..5], &["\"b\"", "Base64", "toolu_b", "toolu_a"]);
+    // An answer that ends in a block of the vendor's cannot be marked.
+    let kept = json!([{"type": "web_search_tool_result", "tool_use_id": "x", "content": []}]);
+    let ends_so = [user("one"), with_parts(answer("", &[]), "m", kept), user("three")];
+    check(Cache::Short, ("", &[]), &ends_so, &["one", "three"]);
+}
+
+#[test]
+fn fifty_requests_begin_as_the_ones_before() {
+    const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
+    let tools = [tool("b.c", json!({"type": "object"})), tool("a", json!({"type": "object"}))];
+    let encoder = encoder(true, Cache::Short);
+    let mut messages = Segments::default();
+    let mut before: Option<(String, Vec<usize>)> = None;
+    for n in 0..50 {
+        let id = format!("call_{}", n % 3);
+        let mut group = match n % 5 {
+            0 => vec![Message::User(Content::new(format!("task {n}"), [picture()]))],
+            1 => vec![with_parts(answer("ab", &[call(&id, "{\"x\": 1}")]), "m", json!([thought("x")]))],
+            4 => vec![said(answer("done", &[]))],
+            _ => vec![said(answer("", &[call(&id, "{")]))],
+        };
+        if (1..4).contains(&(n % 5)) {
+            group.push(result(&id, Content { note: Some("n".into()), ..Content::new("r", [picture()]) }));
+        }
+        encoder.messages(&group, &mut messages);
+        let body = text_of(request("sys", &tools, messages.clone(), Cache::Short), Cache::Short);
+        let markers: Vec<usize> = body.match_indices(MARKER).map(|(at, _)| at).collect();
+        assert!(markers.len() <= 4, "the vendor takes four markers");
+        let bare = body.replace(MARKER, "");
+        // The places of the markers in the request without them.
+        let places: Vec<usize> = markers.iter().enumerate().map(|(n, at)| at - n * MARKER.len()).collect();
+        if let Some((earlier, marked)) = &before {
+            let same = earlier.strip_suffix("]}").unwrap();
+            assert!(bare.starts_with(same), "request {n} begins otherwise");
+            let last = marked.last().unwrap();
+            assert!(places.contains(last), "request {n} does not mark what the one before has cached");
+        }
+        before = Some((bare, places));
+    }
+}

@@ -1,0 +1,124 @@
+//! Requests made by hand, and how they are written.
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hermod_actors::{
+    model::{
+        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
+        Origin, RunId, SessionId, ToolCall, ToolSpec,
+    },
+    port::{Encoder, ModelRequest, Segments},
+};
+use serde_json::{Value, json};
+
+use crate::provider::{
+    Cache, Dialect,
+    anthropic_messages::{AnthropicMessages, MessagesEncoder, NAME},
+    wire::{WireFormat, Writing},
+};
+
+pub(super) fn origin(model: &str) -> Arc<Origin> {
+    Arc::new(Origin { provider: "p".into(), wire: NAME.into(), model: model.into() })
+}
+
+pub(super) fn encoder(sees: bool, cache: Cache) -> MessagesEncoder {
+    MessagesEncoder::new(Writing { origin: origin("m"), sees }, cache)
+}
+
+pub(super) fn request(system: &str, tools: &[ToolSpec], messages: Segments, cache: Cache) -> ModelRequest {
+    ModelRequest {
+        call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
+        session: SessionId::from_bits(1),
+        model: "m \"1\"".into(),
+        credential: hermod_actors::model::CredentialId::default(),
+        max_tokens: 8_192,
+        thinking: None,
+        deadlines: ModelDeadlines::default(),
+        head: encoder(true, cache).head(system, tools),
+        messages,
+        pictures: BTreeMap::from([("p".to_owned(), "Base64".into())]),
+    }
+}
+
+pub(super) fn text_of(request: ModelRequest, cache: Cache) -> String {
+    let wire = AnthropicMessages::of(&Dialect { host: String::new(), cache });
+    String::from_utf8(wire.body(request).concat()).unwrap()
+}
+
+pub(super) fn body(request: ModelRequest, cache: Cache) -> Value {
+    serde_json::from_str(&text_of(request, cache)).unwrap()
+}
+
+pub(super) fn encode(encoder: &MessagesEncoder, messages: &[Message]) -> Segments {
+    let mut to = Segments::default();
+    encoder.messages(messages, &mut to);
+    to
+}
+
+/// The messages are written so, whole and one group after another.
+pub(super) fn check_messages(encoder: &MessagesEncoder, messages: &[Message], expected: Value) {
+    let whole = text_of(request("", &[], encode(encoder, messages), Cache::Off), Cache::Off);
+    let found: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(found["messages"], expected, "{:#}", found["messages"]);
+    let mut grown = Segments::default();
+    let is_result = |message: &Message| matches!(message, Message::Tool { .. });
+    for group in messages.chunk_by(|_, next| is_result(next)) {
+        encoder.messages(group, &mut grown);
+    }
+    assert_eq!(text_of(request("", &[], grown, Cache::Off), Cache::Off), whole);
+}
+
+pub(super) fn call(id: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() }
+}
+
+pub(super) fn answer(text: &str, calls: &[ToolCall]) -> AssistantMessage {
+    AssistantMessage { text: text.into(), calls: calls.to_vec(), ..AssistantMessage::default() }
+}
+
+pub(super) fn said(answer: AssistantMessage) -> Message {
+    Message::Assistant(Arc::new(answer))
+}
+
+/// The answer with what `model` has made of it.
+pub(super) fn with_parts(answer: AssistantMessage, model: &str, parts: Value) -> Message {
+    let parts = parts.as_array().unwrap().clone();
+    said(AssistantMessage { opaque: Some(Arc::new(Opaque { origin: origin(model), parts })), ..answer })
+}
+
+pub(super) fn result(id: &str, content: impl Into<Content>) -> Message {
+    Message::Tool { call: id.into(), name: "look".into(), content: content.into() }
+}
+
+pub(super) fn picture() -> Image {
+    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9 } }
+}
+
+pub(super) fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+pub(super) fn shown() -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "Base64"}})
+}
+
+pub(super) fn asked(id: &str, input: Value) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "look", "input": input})
+}
+
+pub(super) fn returned(id: &str, content: Value) -> Value {
+    json!({"type": "tool_result", "tool_use_id": id, "content": content})
+}
+
+pub(super) fn message(role: &str, content: Value) -> Value {
+    json!({"role": role, "content": content})
+}
+
+pub(super) fn tool(name: &str, parameters: Value) -> ToolSpec {
+    ToolSpec { name: name.into(), description: "It \"does\".".into(), parameters }
+}
+
+pub(super) fn thought(text: &str) -> Value {
+    json!({"type": "thinking", "thinking": text, "signature": "s"})
+}

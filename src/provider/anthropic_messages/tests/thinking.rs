@@ -1,0 +1,90 @@
+//! How much a model is told to think, and what of its thinking goes back to it.
+
+use hermod_actors::{
+    model::{AssistantMessage, Message, Thinking, ThinkingRequest, ThinkingStyle},
+    port::{Encoder, ModelRequest, Segments},
+};
+use serde_json::{Value, json};
+
+use super::requests::*;
+use crate::provider::Cache;
+
+#[test]
+fn what_only_its_maker_reads_goes_back_to_it_alone() {
+    let calls = [call("toolu_a", "{}"), call("toolu_b", "{}")];
+    let place = |bytes: usize| json!({"type": "text", "bytes": bytes});
+    let called = json!({"type": "tool_use"});
+    let redacted = json!({"type": "redacted_thinking", "data": "r"});
+    let parts = json!([thought("x"), place(3), called, redacted, place(1), thought("")]);
+    let check = |answer: AssistantMessage, model: &str, expected: Value| {
+        let messages = [with_parts(answer, model, parts.clone())];
+        check_messages(&encoder(true, Cache::Off), &messages, json!([message("assistant", expected)]));
+    };
+    let (a, b) = (asked("toolu_a", json!({})), asked("toolu_b", json!({})));
+    let whole = json!([thought("x"), text("aü"), a, redacted, text("b"), thought(""), text("c"), b]);
+    check(answer("aübc", &calls), "m", whole);
+    check(answer("aübc", &calls), "another", json!([text("aübc"), a, b]));
+    // What was changed since: calls that were never run, and a text of other length, also within a character.
+    check(
+        answer("aüb", &[]),
+        "m",
+        json!([thought("x"), text("aü"), redacted, text("b"), thought(""), text("[No text.]"),]),
+    );
+    let early = json!([thought("x"), text("aa€"), a, redacted, thought(""), b]);
+    check(answer("aa€", &calls), "m", early);
+}
+
+#[test]
+fn a_turn_that_began_without_thinking_goes_on_without() {
+    let asks = |id: &str| answer("", &[call(id, "{}")]);
+    let own = || [with_parts(asks("toolu_a"), "m", json!([thought("x")])), result("toolu_a", "r")];
+    let bare = || [said(asks("toolu_b")), result("toolu_b", "r")];
+    let user = || [Message::User("hi".into())];
+    let final_answer = || [said(answer("done", &[]))];
+    let check = |groups: &[&[Message]], expected: bool| {
+        let mut messages = Segments::default();
+        groups.iter().for_each(|group| encoder(true, Cache::Off).messages(group, &mut messages));
+        assert_eq!(messages.is_foreign(), expected);
+        for (style, thinks) in [(ThinkingStyle::Budget, !expected), (ThinkingStyle::Adaptive, true)] {
+            let thinking = Some(ThinkingRequest { level: Thinking::High, style });
+            let request = ModelRequest { thinking, ..request("", &[], messages.clone(), Cache::Off) };
+            assert_eq!(body(request, Cache::Off).get("thinking").is_some(), thinks, "{style:?}");
+        }
+    };
+    check(&[&user()], false);
+    check(&[&user(), &own()], false);
+    // A model that thinks once a turn.
+    check(&[&user(), &own(), &bare()], false);
+    check(&[&user(), &bare()], true);
+    check(&[&user(), &bare(), &own()], true);
+    check(&[&user(), &bare(), &final_answer(), &user()], false);
+    check(&[&[&user()[..], &bare(), &final_answer(), &user(), &own()].concat()], false);
+}
+
+#[test]
+fn thinking_never_takes_more_than_is_reserved() {
+    use ThinkingStyle::{Adaptive, Budget, Effort};
+    let check = |style, level, max_tokens, expected: Value| {
+        let request = request("", &[], Segments::default(), Cache::Off);
+        let thinking = Some(ThinkingRequest { level, style });
+        let found = body(ModelRequest { thinking, max_tokens, ..request }, Cache::Off);
+        assert_eq!(found["max_tokens"], max_tokens);
+        let fields = ["thinking", "output_config"].map(|field| found.get(field).cloned().unwrap_or_default());
+        assert_eq!(json!(fields), expected, "{style:?} {level:?} {max_tokens}");
+    };
+    let budget = |tokens: u64| json!([{"type": "enabled", "budget_tokens": tokens}, null]);
+    check(Budget, Thinking::Off, 64_000, json!([null, null]));
+    check(Budget, Thinking::Minimal, 64_000, budget(1_024));
+    check(Budget, Thinking::Low, 64_000, budget(4_096));
+    check(Budget, Thinking::Medium, 64_000, budget(10_000));
+    check(Budget, Thinking::High, 64_000, budget(24_000));
+    check(Budget, Thinking::High, 16_000, budget(12_000));
+    check(Budget, Thinking::High, 1_025, budget(1_024));
+    check(Budget, Thinking::High, 1_024, json!([null, null]));
+    check(Budget, Thinking::High, 1, json!([null, null]));
+    check(Adaptive, Thinking::Off, 9, json!([null, null]));
+    check(Adaptive, Thinking::Minimal, 9, json!([{"type": "adaptive"}, {"effort": "low"}]));
+    check(Adaptive, Thinking::Medium, 9, json!([{"type": "adaptive"}, {"effort": "medium"}]));
+    check(Effort, Thinking::High, 9, json!([null, {"effort": "high"}]));
+    check(ThinkingStyle::None, Thinking::High, 9, json!([null, null]));
+}
