@@ -1,6 +1,7 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
 mod budget;
+mod chaos;
 mod completions;
 mod config;
 mod exit;
@@ -62,6 +63,7 @@ enum Command {
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
     Models(models::ModelsArgs),
+    Chaos(chaos::ChaosArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -122,6 +124,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => return providers::execute(args, variables).await,
         Command::Models(args) => models::execute(&args, variables)?,
+        Command::Chaos(args) => return chaos::execute(args, variables).await,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)
