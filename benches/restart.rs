@@ -4,7 +4,7 @@
 //! `cargo bench --bench restart -- [--runs N] [--records N] [--calls N] [--delay MS] [--threads N]`: without `--runs` 1, 100
 //! and 10,000. `--records` are those of each run; half of the runs were interrupted in a model call, half in a call of a
 //! pure tool. `--calls` is how many model calls may be under way, `--delay` what each takes.
-#![allow(clippy::cast_precision_loss)] // figures are read to three digits
+#![allow(clippy::cast_precision_loss, clippy::unchecked_time_subtraction)] // figures are read to three digits
 
 mod common;
 
@@ -18,6 +18,7 @@ use std::{
 
 use common::{
     endpoint::{self, Endpoint},
+    journal::Watched,
     load::{Local, Ticks, endless, remote},
     usage::{Cost, quantile, resident},
 };
@@ -106,7 +107,7 @@ async fn fill(dir: &Path, runs: usize, iterations: u32) {
 /// When each session had the first answer of a model on disk.
 #[derive(Debug)]
 struct Progress {
-    inner: RedbJournal,
+    inner: Arc<Watched>,
     begin: Cost,
     first: Arc<Mutex<BTreeMap<SessionId, Cost>>>,
     progressed: Arc<Ticks>,
@@ -147,10 +148,11 @@ impl Journal for Progress {
 
 /// Starts on a store, revives all, and prints how long it took until each went on.
 async fn restart(begin: Cost, dir: &Path, base_url: &str) {
-    let inner = RedbJournal::open(dir, Durability::Strict).expect("a store");
+    let inner = Watched::new(RedbJournal::open(dir, Durability::Strict).expect("a store"));
     let opened = begin.spent();
     let first = Arc::<Mutex<BTreeMap<_, _>>>::default();
     let progressed = Arc::<Ticks>::default();
+    let watched = Arc::clone(&inner);
     let journal = Progress { inner, begin, first: Arc::clone(&first), progressed: Arc::clone(&progressed) };
     let world = endless(Arc::new(journal), Arc::new(remote(base_url)), 2);
     let providers = world.providers.into_iter();
@@ -163,7 +165,7 @@ async fn restart(begin: Cost, dir: &Path, base_url: &str) {
     let ((), revived) = futures::join!(progressed.after(rows.len()), runtime.revive_all());
     let revived = revived.expect("they are revived");
     assert_eq!(revived, rows.len());
-    let all = begin.spent();
+    let (all, [commits, writes, written]) = (begin.spent(), watched.counts());
     let records = runtime.journal(rows[0].session, 1).await.expect("its journal");
     let is_revived = |record: &Body| matches!(record, Body::SessionRevived(_));
     let before = records.iter().position(|(_, record)| is_revived(&record.body)).unwrap_or(0);
@@ -177,6 +179,10 @@ async fn restart(begin: Cost, dir: &Path, base_url: &str) {
     println!("  p50, ms                   {:>8.1}", of(0.5));
     println!("  p99, ms                   {:>8.1}", of(0.99));
     println!("  all, ms                   {:>8.1}", of(1.0));
+    println!("  records for each          {:>8.1}", written as f64 / revived as f64);
+    println!("  writes for each           {:>8.1}", writes as f64 / revived as f64);
+    println!("  writes per commit         {:>8.1}", writes as f64 / commits as f64);
+    println!("  commits/s                 {:>8.0}", commits as f64 / (all.wall - listed.wall).as_secs_f64());
     println!("  processors busy           {:>8.2}", all.cpu.as_secs_f64() / all.wall.as_secs_f64());
     println!("  resident, MB              {:>8.1}", resident() as f64 / 1024.0);
 }
@@ -214,6 +220,8 @@ fn main() {
         let iterations = u32::try_from(iterations).expect("not so many records");
         // Its end closes the store.
         runtime().block_on(fill(dir.path(), runs, iterations));
+        // Else its next owner would wait for what was written here.
+        rustix::fs::sync();
         let exe = env::current_exe().expect("a program knows its file");
         let mut measured = Command::new(exe);
         measured.args(env::args_os().skip(1)).env(STORE, dir.path()).env(MODEL, &endpoint.base_url);

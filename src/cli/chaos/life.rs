@@ -7,11 +7,9 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::Command,
-    time::{Instant, sleep_until},
-};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep_until};
 
 use super::said::{self, Said};
 use crate::cli::exit::{Exit, Failure};
