@@ -19,7 +19,7 @@ pub(crate) struct ChaosArgs {
     /// Commands of each run
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(1..=10_000))]
     pub(super) commands: u32,
-    /// The same number kills at the same instants [default: any]
+    /// Chance for the instants, which are shares of the time that a start takes here [default: any]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u32>,
     /// What an acknowledged write survives; `relaxed` may lose what it has acknowledged, and that is no failure then
