@@ -35,7 +35,8 @@ impl Ticks {
         self.count.load(Ordering::SeqCst)
     }
 
-    fn tick(&self) {
+    /// One more.
+    pub(crate) fn tick(&self) {
         let count = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         if count == self.target.load(Ordering::SeqCst) {
             self.reached.notify_one();

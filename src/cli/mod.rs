@@ -2,6 +2,7 @@
 
 mod approvals;
 mod budget;
+mod chaos;
 mod completions;
 mod config;
 mod exit;
@@ -65,6 +66,7 @@ enum Command {
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
     Models(models::ModelsArgs),
+    Chaos(chaos::ChaosArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -126,6 +128,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => return providers::execute(args, variables).await,
         Command::Models(args) => models::execute(&args, variables)?,
+        Command::Chaos(args) => return chaos::execute(args, variables).await,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

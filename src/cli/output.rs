@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use super::{
     exit::{Exit, Failure},
     live::{FRAME, Live},
-    terminal::{Terminal, Tone, stderr_columns},
+    terminal::{Terminal, Tone, cut, stderr_columns},
 };
 use crate::environment::Variables;
 
@@ -163,6 +163,43 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         write_stderr(&self.erased());
+    }
+}
+
+/// One line at standard error that says how far something is. On a terminal it is written over and over.
+#[derive(Debug)]
+pub(crate) struct Status {
+    terminal: Option<Terminal>,
+}
+
+impl Status {
+    /// None yet.
+    pub(crate) fn new(variables: &Variables) -> Self {
+        Self { terminal: Terminal::at_stderr(variables) }
+    }
+
+    /// Whether there is a terminal to show each change on.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    /// Says how far it is now.
+    pub(crate) fn show(&self, line: &str) {
+        match &self.terminal {
+            None => say(line),
+            Some(terminal) => {
+                let line = terminal.palette.paint(Tone::Quiet, &cut(&visible(line), stderr_columns() - 1));
+                write_stderr(&format!("\r\x1b[K{line}"));
+            }
+        }
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        if self.is_live() {
+            write_stderr("\r\x1b[K");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use hermod_actors::model::Thinking;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{
@@ -124,12 +125,23 @@ fn level_parser() -> impl TypedValueParser<Value = Thinking> {
 }
 
 /// See [`redb::Durability`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Durability {
     /// Survives power loss.
     Strict,
     /// May lose the last moments.
     Relaxed,
+}
+
+impl Durability {
+    /// As it is configured.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Relaxed => "relaxed",
+        }
+    }
 }
 
 impl From<Durability> for redb::Durability {

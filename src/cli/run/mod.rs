@@ -8,7 +8,7 @@ mod orders;
 mod pictures;
 mod target;
 
-pub(crate) use args::RunArgs;
+pub(crate) use args::{Durability, RunArgs};
 pub(crate) use execute::execute;
 pub(crate) use follow::Signals as Interruption;
 pub(crate) use model::{Local, discover};

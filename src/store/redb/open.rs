@@ -1,6 +1,6 @@
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
@@ -24,6 +24,13 @@ const SCHEMA_VERSION: &str = "schema_version";
 const EPOCH: &str = "epoch";
 /// An upper bound that fills as pages are read; nothing is allocated before.
 const CACHE: usize = 256 << 20;
+
+/// Bytes of the mark at the beginning of the engine's file.
+const MARK: usize = 9;
+/// Bytes of its first page.
+const PAGE: usize = 4096;
+/// A file into which nothing was ever written has at most so many bytes.
+const LARGEST_NEW: u64 = 4 << 20;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +90,7 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     let explain = |fault| explain(dir, &path, fault);
     make_folder(dir).map_err(explain)?;
     let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
-    let new = file.metadata().map_err(Fault::at(&path)).map_err(explain)?.len() == 0;
-    let db = database(file).map_err(explain)?;
+    let (db, new) = database(file, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let (epoch, places) = begin(&path, &db, explain)?;
     let blobs = dir.join(BLOBS);
@@ -98,9 +104,26 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs) })
 }
 
-fn database(file: File) -> Result<Database, Fault> {
+/// The engine, and whether its file is new.
+fn database(file: File, path: &Path) -> Result<(Database, bool), Fault> {
+    let same = file.try_clone().map_err(Fault::at(path))?;
+    // From here on no other process has it.
     let backend = FileBackend::new(file)?;
-    Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
+    if is_unfinished(&same).map_err(Fault::at(path))? {
+        same.set_len(0).map_err(Fault::at(path))?;
+    }
+    let new = same.metadata().map_err(Fault::at(path))?.len() == 0;
+    Ok((Builder::new().set_cache_size(CACHE).create_with_backend(backend)?, new))
+}
+
+/// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
+/// its first page.
+fn is_unfinished(file: &File) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    let read = file.take(LARGEST_NEW + 1).read_to_end(&mut bytes)? as u64;
+    let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
+    let mark = &bytes[..bytes.len().min(MARK)];
+    Ok((1..=LARGEST_NEW).contains(&read) && is_empty(mark) && is_empty(bytes.get(PAGE..).unwrap_or_default()))
 }
 
 /// Checks what the store is, brings it up to date, and begins the next epoch in it: the epoch, and the last place in the log.
@@ -160,4 +183,42 @@ fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
         return OpenError::Io { path, source };
     }
     OpenError::Corrupt { path, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Opens a store whose file has these bytes; whether that works.
+    fn opens(bytes: &[u8]) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), bytes).unwrap();
+        open(dir.path()).is_ok()
+    }
+
+    /// The bytes of a new store.
+    fn made() -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path()).unwrap());
+        fs::read(dir.path().join(FILE)).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_was_being_made_when_its_process_was_killed_is_made_anew() {
+        let first_page = &made()[MARK..320];
+        let unmarked = [&[0; MARK], first_page, &vec![0; 1_056_768 - 320]].concat();
+        for bytes in [&[][..], &[0], &[0; 320], &vec![0; 1_056_768], &unmarked] {
+            assert!(opens(bytes), "{} bytes", bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_file_with_something_in_it_is_not() {
+        let mut unmarked = made();
+        assert!(opens(&unmarked));
+        unmarked[..MARK].fill(0);
+        assert!(!opens(&unmarked));
+        assert!(!opens(b"a letter"));
+        assert!(!opens(&vec![0; 5 << 20]));
+    }
 }
