@@ -192,8 +192,8 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
 fn why_again(why: WhyAgain) -> &'static str {
     match why {
         WhyAgain::Lost => "lost, is started again",
-        WhyAgain::NeverBegun => "had not begun, is started again",
-        WhyAgain::InDoubt => "in doubt, is started again",
+        WhyAgain::NeverBegun => "lost before it began, is started again",
+        WhyAgain::InDoubt => "lost and in doubt, is started again",
     }
 }
 

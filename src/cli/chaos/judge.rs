@@ -129,8 +129,8 @@ pub(super) mod samples {
     use std::sync::Arc;
 
     use hermod_actors::model::{
-        AssistantMessage, CallEnd, CallEnded, CallStarted, Ended, Finish, Incarnation, Limits, ModelAnswered,
-        Past, RunAccepted, RunEnded, RunId, RunSpec, Timestamp, ToolCall, Usage,
+        AssistantMessage, CallEnd, CallEnded, CallStarted, Doubt, Ended, Finish, Incarnation, Limits,
+        ModelAnswered, Past, RunAccepted, RunEnded, RunId, RunSpec, Timestamp, ToolCall, Usage,
     };
     use serde_json::json;
 
@@ -157,6 +157,7 @@ pub(super) mod samples {
             tools: Vec::new(),
             limits: Limits::default(),
             system: None,
+            in_doubt: Doubt::default(),
             script: None,
         };
         let (images, history) = (Arc::from([]), Arc::new(Past::default()));

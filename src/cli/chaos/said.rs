@@ -44,6 +44,7 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
         Body::CallStarted(body) => (body.call, body.attempt),
         Body::CallEnded(body) => (body.call, body.attempt),
         Body::CallLost(body) => (body.call, body.attempt),
+        Body::ApprovalRequested(body) => (body.call, body.attempt),
         Body::SessionOpened(_)
         | Body::SessionRevived(_)
         | Body::RunAccepted(_)
@@ -51,7 +52,8 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
         | Body::RunEnded(_)
         | Body::LateSettled(_)
         | Body::CallAdmitted(_)
-        | Body::MessageSteered(_) => return None,
+        | Body::MessageSteered(_)
+        | Body::ApprovalAnswered(_) => return None,
     })
 }
 
