@@ -158,7 +158,7 @@ impl Room {
         match fallocate(&file, FallocateFlags::empty(), 0, ROOM as u64) {
             Ok(()) => {}
             // This file system does not know that: zeros take the same room.
-            Err(Errno::OPNOTSUPP) => file.write_all_at(&[0; ROOM], 0)?,
+            Err(Errno::OPNOTSUPP) => file.write_all_at(&vec![0; ROOM], 0)?,
             Err(error) => return Err(error.into()),
         }
         Ok(Self(file))

@@ -36,7 +36,7 @@ pub struct Runner {
 #[derive(Debug)]
 pub enum Attached {
     /// It is under way.
-    Alive(Watched),
+    Alive(Box<Watched>),
     /// It is over.
     Over(Left),
 }
@@ -149,7 +149,7 @@ async fn find(folder: Folder, name: Name) -> io::Result<Attached> {
         Claimed::Before => Ok(Ok(Watched::find(at, name)?)),
     });
     Ok(match found.await? {
-        Ok(Some(watched)) => Attached::Alive(watched),
+        Ok(Some(watched)) => Attached::Alive(Box::new(watched)),
         Ok(None) => Attached::Over(left(&folder, name, None).await),
         Err(left) => Attached::Over(left),
     })
