@@ -8,10 +8,7 @@ use hermod_actors::{
     model::{Artifact, MAX_OUTPUT},
     port::{ArtifactError, Progress, Shelf},
 };
-use tokio::{
-    sync::mpsc::UnboundedReceiver,
-    time::{Instant, sleep},
-};
+use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::typed::Site;
@@ -53,7 +50,7 @@ impl Spooled {
 /// Takes all that comes: into memory as long as it is short, then onto the disk. Durable when it resolves. Notes the last
 /// line now and then.
 pub(super) async fn spooled(pieces: UnboundedReceiver<Piece>, site: &Site) -> Spooled {
-    let pieces = Noted { pieces, progress: site.progress.clone(), next: Instant::now() };
+    let pieces = Noted { pieces, progress: site.progress.clone(), next: tokio::time::Instant::now() };
     tokio::select! {
         biased;
         spooled = spool(pieces, &site.shelf) => spooled,
@@ -71,13 +68,13 @@ async fn too_late(cancel: &CancellationToken) {
 struct Noted {
     pieces: UnboundedReceiver<Piece>,
     progress: Progress,
-    next: Instant,
+    next: tokio::time::Instant,
 }
 
 impl Noted {
     async fn recv(&mut self) -> Option<Piece> {
         let piece = self.pieces.recv().await?;
-        let now = Instant::now();
+        let now = tokio::time::Instant::now();
         if now >= self.next
             && let Some(line) = last_line(&piece.bytes)
         {

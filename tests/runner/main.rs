@@ -64,12 +64,8 @@ impl Place {
     fn wrapped(first: &str) -> Self {
         Self::with(|dir| {
             let script = dir.join("wrapper");
-            fs::write(
-                &script,
-                format!("#!/bin/sh\ncd '{}'\n{first}\nexec '{HERMOD}' \"$@\"\n", dir.display()),
-            )
-            .unwrap();
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+            let text = format!("#!/bin/sh\ncd '{}'\n{first}\nexec '{HERMOD}' \"$@\"\n", dir.display());
+            write_program(&script, &text);
             script
         })
     }
@@ -187,6 +183,14 @@ impl Place {
         fs::remove_dir_all(self.folder()).unwrap();
         exit
     }
+}
+
+/// Writes a program. What this process itself has open for writing, a child of another test may have too for a moment,
+/// and then it cannot be executed.
+fn write_program(path: &Path, text: &str) {
+    let write = "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"";
+    let written = Program::new("sh").args(["-c", write, "sh", text]).arg(path).status().unwrap();
+    assert!(written.success());
 }
 
 fn name() -> Name {

@@ -30,7 +30,7 @@ fn a_killed_daemon_leaves_its_commands() {
 fn a_replaced_program_still_runs_commands() {
     let world = World::new();
     let own = world.work().join("../hermod");
-    fs::copy(HERMOD, &own).unwrap();
+    assert!(Program::new("cp").arg(HERMOD).arg(&own).status().unwrap().success());
     let shell = |command: &str| json!({ "call": [{ "tool": "shell", "arguments": { "command": command } }] });
     let wait = "touch ran; while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done";
     let script = world.script(&json!([shell(wait), shell("echo second"), { "say": "{{result:2.1}}" }]));
@@ -40,8 +40,7 @@ fn a_replaced_program_still_runs_commands() {
     let running = Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     until("the command runs", || world.work().join("ran").exists());
     fs::remove_file(&own).unwrap();
-    fs::write(&own, "#!/bin/sh\nexit 1\n").unwrap();
-    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&own, "#!/bin/sh\nexit 1\n");
     world.release();
     let output = running.end();
     assert!(String::from_utf8_lossy(&output.stdout).contains(r#""stdout":"second"#), "{output:?}");

@@ -90,13 +90,12 @@ impl Watched {
     /// Resolves when the runner has ended. May be dropped at any time.
     async fn over(&mut self) -> io::Result<()> {
         match &mut self.life {
-            Life::Own(child, status) => {
-                *status = Some(child.wait().await?);
-                Ok(())
-            }
-            Life::Other(process) => process.readable().await.map(drop),
-            Life::Lock => free(self.folder.clone()).await,
+            Life::Own(child, status) => *status = Some(child.wait().await?),
+            Life::Other(process) => process.readable().await.map(drop)?,
+            Life::Lock => {}
         }
+        // Killed while it started its command, it leaves the lock to that, until that is a program of its own.
+        if self.folder.is_held()? { free(self.folder.clone()).await } else { Ok(()) }
     }
 
     async fn stop(&mut self) -> io::Result<()> {
