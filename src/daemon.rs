@@ -1,7 +1,7 @@
 //! The composition root: the one place that knows which adapters there are, and puts them into a runtime.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -13,9 +13,9 @@ use hermod_actors::{
     Defaults, Runtime, Terminated, World,
     model::{
         Amounts, BreakerPolicy, Doubt, Hash, Limits, ModelRef, ModelTraits, RetryAttempts, RetryPolicy,
-        RunSpec, Timestamp,
+        RunId, RunSpec, Timestamp,
     },
-    port::{Clock, Journal, Provider, Tool},
+    port::{Clock, Journal, Provider, Read, Rows, Tool},
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     config::{self, Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
     models,
+    process::runner::Runner,
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
     store::redb::{Durability, OpenError, RedbJournal},
@@ -36,6 +37,8 @@ const IDENTITY: &str = include_str!("../config/prompts/identity.md");
 const SUBMISSIONS: usize = 1_024;
 /// The folder of rehearsal scripts in the state directory.
 const SCRIPTS: &str = "scripts";
+/// This process's own program, even if its file was replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Why a runtime cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -245,7 +248,7 @@ pub struct Daemon {
     _stages: Vec<Running>,
 }
 
-/// Starts the actors on a store. Nothing is revived by itself.
+/// Starts the actors on a store, in a process that is a `hermod`. Nothing is revived by itself.
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
@@ -254,7 +257,12 @@ pub async fn start(
     let Endpoints { providers, stages, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
     let breakers = breakers(&config.breaker);
-    let tools = tool::builtin(tool::Settings { shell_timeout: config.tools.shell.timeout.0 });
+    let runner = Runner::new(OWN_PROGRAM, &state);
+    sweep(&*journal, &runner).await;
+    let tools = tool::builtin(tool::Settings {
+        shell_timeout: config.tools.shell.timeout.0,
+        runner: Some(runner).filter(|_| Path::new(OWN_PROGRAM).exists()),
+    });
     let runtime = runtime(Parts {
         journal,
         state,
@@ -277,6 +285,18 @@ pub async fn at_rest(
     let config = Config::load(&[], &BTreeMap::new())?;
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
     start(journal, endpoints, (&config, defaults)).await
+}
+
+/// Removes what is kept of commands whose runs have ended, while the runtime works already.
+async fn sweep(journal: &dyn Journal, runner: &Runner) {
+    match journal.read(Read::OpenRuns).await {
+        Ok(Rows::Runs(rows)) => {
+            let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
+            tokio::spawn(runner.sweep(|run| open.contains(&run)));
+        }
+        // Whoever revives the runs says what is wrong.
+        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_)) | Err(_) => {}
+    }
 }
 
 /// What a runtime is made of, besides what all have in common.

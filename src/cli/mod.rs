@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{environment::Variables, secret};
+use crate::{environment::Variables, process::runner, secret};
 use exit::{Exit, Failure};
 use inquiry::Inquiry;
 use output::say;
@@ -82,6 +82,10 @@ struct ListArgs {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    // Before all else: a command waits for it.
+    if let Some(ended) = runner::main(std::env::args_os()) {
+        return ended;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -36,6 +36,19 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// What was kept: the beginning, and the end in two pieces.
+    pub(super) fn parts(&self) -> (&[u8], [&[u8]; 2]) {
+        let (first, second) = self.tail.as_slices();
+        (&self.head, [first, second])
+    }
+
+    /// A capture of what was kept; `None` if no stream of this length can have left that.
+    pub(super) fn of_parts(head: &[u8], tail: &[u8], total: u64) -> Option<Self> {
+        let kept = (head.len() + tail.len()) as u64;
+        let fits = head.len() <= HEAD && tail.len() <= TAIL && kept <= total;
+        fits.then(|| Self { head: head.to_owned(), tail: tail.to_owned().into(), total })
+    }
+
     /// Length of the stream so far, in bytes.
     pub fn total(&self) -> u64 {
         self.total

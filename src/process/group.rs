@@ -1,10 +1,9 @@
 use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Duration};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    process::Child,
-};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{io::unix::AsyncFd, process::Child};
+
+use super::pidfd;
 
 /// A command's process group. Dropping it kills every member.
 #[derive(Debug)]
@@ -21,7 +20,7 @@ impl Group {
     pub(super) fn led_by(mut leader: Child) -> io::Result<Self> {
         let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = id.ok_or_else(|| io::Error::other("the child has no process id"))?;
-        let exit = watch(pid);
+        let exit = pidfd::open(pid).and_then(pidfd::watch);
         match exit {
             Ok(exit) => Ok(Self { id, exit, leader }),
             Err(error) => {
@@ -64,14 +63,6 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-#[expect(
-    deprecated,
-    reason = "sound for an `OwnedFd`, which stays open; the successor is an unsafe function"
-)]
-fn watch(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(pidfd_open(process, PidfdFlags::NONBLOCK)?, Interest::READABLE)
 }
 
 fn signal(group: Pid, signal: Signal) {

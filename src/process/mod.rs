@@ -1,12 +1,16 @@
 //! Commands that end when they should: a process group, a clean environment, bounded output and a time limit each.
 //!
+//! Such a command ends with whoever started it; one of the [`runner`] does not.
+//!
 //! A process that leaves its group (`setsid`) is out of reach here: the boundary for those is a cgroup.
 
 mod capture;
 mod command;
 mod environment;
 mod group;
+mod pidfd;
 mod pipes;
+pub mod runner;
 mod tee;
 
 pub use capture::{Capture, HEAD, Shown, TAIL, without_cut_end};

@@ -36,6 +36,11 @@ impl Tee {
         Arc::clone(&self.room).acquire_owned().await.ok()
     }
 
+    /// Whether there is somebody who takes the pieces.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
     /// Hands a piece on; one for which there was no time to wait for room may go without.
     pub(super) fn push(&self, bytes: &[u8], room: Option<OwnedSemaphorePermit>) {
         if !bytes.is_empty() {

@@ -3,6 +3,7 @@
 mod arguments;
 mod blocking;
 mod current_time;
+mod detached;
 mod edit_file;
 pub mod hardline;
 mod list_files;
@@ -14,6 +15,7 @@ mod replace;
 mod search_files;
 mod shell;
 mod spool;
+mod told;
 mod typed;
 mod write_file;
 
@@ -21,20 +23,26 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
+use crate::process::runner::Runner;
+
 pub use arguments::Shape;
 pub use paths::{Place, resolve};
 pub use typed::{Site, Typed, make};
 
 /// What the operator decides of the tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Time that a command of `shell` may take if the model asks for no other.
     pub shell_timeout: Duration,
+    /// What runs the commands of `shell`, so that they go on when this process ends, and are found again. Without it they
+    /// are this process's own and die with it, and it is not known later what became of them. All processes that use one
+    /// state directory have to have it, or none.
+    pub runner: Option<Runner>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { shell_timeout: Duration::from_mins(2) }
+        Self { shell_timeout: Duration::from_mins(2), runner: None }
     }
 }
 
@@ -55,5 +63,5 @@ pub const TOOLS: &[(&str, Make)] = &[
 
 /// All built-in tools, in the order of their names.
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    TOOLS.iter().map(|(_, make)| make(settings)).collect()
+    TOOLS.iter().map(|(_, make)| make(settings.clone())).collect()
 }

@@ -1,35 +1,31 @@
 use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
-    Visible,
-    model::{Access, Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT},
-    port::{ArtifactError, BadArguments, Shelf},
+    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass},
+    port::{BadArguments, Boot, Found},
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use tokio::{task::spawn_blocking, time::sleep};
-use tokio_util::sync::CancellationToken;
+use serde::Deserialize;
+use tokio::task::spawn_blocking;
 
 use super::{
     Settings,
     blocking::failed_inside,
+    detached,
     hardline::refused,
     paths::resolve,
-    spool::{Spooled, spool},
+    spool::spooled,
+    told::told,
     typed::{self, Site, Typed},
 };
-use crate::process::{self, Capture, Cause, Command, Environment, Ran, Tee};
+use crate::process::{self, Command, Environment, Tee, runner::Name};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 const SHELL: &str = "/bin/sh";
 /// What ending a command and reading the rest of its output may take, with room.
 const ENDING: Duration = Duration::from_secs(30);
-/// From its stop a call waits no longer than this until its output is on disk.
-const PATIENCE: Duration = Duration::from_millis(2_090);
-/// Bytes that the words about an artifact take.
-const FOR_ARTIFACT: usize = 500;
 
-/// Runs a shell command.
+/// Runs a shell command: by a detached runner, if the settings have one.
 #[derive(Debug)]
 pub(super) struct Shell;
 
@@ -44,34 +40,6 @@ pub(super) struct Arguments {
     timeout: Option<u64>,
     /// The folder to run it in, relative to the workspace or absolute inside it; the workspace itself if absent.
     workdir: Option<String>,
-}
-
-/// What the model reads of a command.
-#[derive(Debug, Serialize)]
-struct Told {
-    exit_code: Option<i32>,
-    signal: Option<i32>,
-    timed_out: bool,
-    stdout: String,
-    stderr: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    artifact: Option<Whole>,
-}
-
-/// Where the whole output is, if it is not shown.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Whole {
-    Kept {
-        #[serde(flatten)]
-        artifact: Artifact,
-        /// Bytes of the end that it does not have.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        left_out: Option<u64>,
-    },
-    Lost {
-        error: String,
-    },
 }
 
 impl Typed for Shell {
@@ -115,19 +83,38 @@ impl Typed for Shell {
             Ok(Err(bad)) => return typed::refused(&bad),
             Err(error) => return failed_inside(&error),
         };
-        let timeout = timeout_of(timeout, site.settings);
+        let timeout = timeout_of(timeout, &site.settings);
         let arguments = vec!["-c".into(), command.into()];
         let environment = Environment::Clean;
         let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
-        execute(command, &site).await
+        if site.cancel.is_cancelled() {
+            return never_started();
+        }
+        match site.settings.runner.clone() {
+            Some(runner) => detached::run(&runner, command, &site).await,
+            None => execute(command, &site).await,
+        }
     }
 
-    fn limit(arguments: &Arguments, settings: Settings) -> Option<Duration> {
+    fn limit(arguments: &Arguments, settings: &Settings) -> Option<Duration> {
         Some(timeout_of(arguments.timeout, settings) + ENDING)
+    }
+
+    async fn attach(_: Arguments, site: Site, boot: Boot) -> Found {
+        match site.settings.runner.clone() {
+            Some(runner) => detached::attach(&runner, &site, boot).await,
+            None => Found::Unknown,
+        }
+    }
+
+    fn forget(call: CallId, attempt: Attempt, settings: &Settings) {
+        if let Some(runner) = &settings.runner {
+            runner.forget(Name { call, attempt });
+        }
     }
 }
 
-fn timeout_of(seconds: Option<u64>, settings: Settings) -> Duration {
+fn timeout_of(seconds: Option<u64>, settings: &Settings) -> Duration {
     seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
 
@@ -137,99 +124,27 @@ fn folder(workspace: &str, workdir: Option<&str>) -> Result<PathBuf, BadArgument
     Ok(place.absolute())
 }
 
+/// Runs it as a command of this process.
 async fn execute(command: Command, site: &Site) -> CallEnd {
-    if site.cancel.is_cancelled() {
-        let hint = "call again if it is still wanted";
-        return CallEnd::error(
-            CallStatus::Stopped,
-            "the call was stopped before the command started",
-            None,
-            hint,
-        );
-    }
     let (tee, pieces) = Tee::new();
-    let spooled = async {
-        tokio::select! {
-            biased;
-            spooled = spool(pieces, &site.shelf) => spooled,
-            () = too_late(&site.cancel) => Spooled::Lost(ArtifactError::Unavailable("the call was stopped".into())),
-        }
-    };
-    match tokio::join!(process::run(command, Some(tee), &site.cancel), spooled) {
+    match tokio::join!(process::run(command, Some(tee), &site.cancel), spooled(pieces, site)) {
         (Ok(ran), spooled) => told(ran, spooled, &site.shelf).await,
-        (Err(error), _) => CallEnd::error(
-            CallStatus::Error,
-            &format!("{SHELL} cannot be run: {error}"),
-            None,
-            "wait and try a smaller command; if it stays, the operator has to look",
-        ),
+        (Err(error), _) => not_run(&error.to_string()),
     }
 }
 
-/// Resolves when a stopped call waits for its disk no longer.
-async fn too_late(cancel: &CancellationToken) {
-    cancel.cancelled().await;
-    sleep(PATIENCE).await;
+/// The end of a call whose command the system does not run.
+pub(super) fn not_run(error: &str) -> CallEnd {
+    CallEnd::error(
+        CallStatus::Error,
+        &format!("{SHELL} cannot be run: {error}"),
+        None,
+        "wait and try a smaller command; if it stays, the operator has to look",
+    )
 }
 
-async fn told(mut ran: Ran, spooled: Spooled, shelf: &Shelf) -> CallEnd {
-    let status = match ran.cause {
-        Cause::Exit => CallStatus::Ok,
-        Cause::Timeout => CallStatus::Error,
-        Cause::Cancel => CallStatus::Stopped,
-    };
-    let (mut told, is_whole) = fitting(&mut ran);
-    let whole = match spooled {
-        Spooled::Short(_) if is_whole => None,
-        Spooled::Short(bytes) => Some(shelf.keep(bytes).await.map(|artifact| (artifact, 0))),
-        Spooled::Kept(artifact, left_out) => Some(Ok((artifact, left_out))),
-        Spooled::Lost(error) => Some(Err(error)),
-    };
-    let artifact = whole.as_ref().and_then(|whole| Some(whole.as_ref().ok()?.0.clone()));
-    told.artifact = whole.map(|whole| match whole {
-        Ok((artifact, left_out)) => Whole::Kept { artifact, left_out: (left_out > 0).then_some(left_out) },
-        Err(error) => Whole::Lost { error: format!("the whole output could not be kept: {error}") },
-    });
-    CallEnd { artifact, ..CallEnd::new(status, json(&told)) }
-}
-
-/// As much of the output as fits, and whether that is all.
-fn fitting(ran: &mut Ran) -> (Told, bool) {
-    let (out, err) = (ran.stdout.total(), ran.stderr.total());
-    let mut room = MAX_OUTPUT;
-    loop {
-        // Each may have half, and what the other leaves.
-        let half = room / 2;
-        let of =
-            |other: u64| usize::try_from(other).map_or(half, |other| room.saturating_sub(other).max(half));
-        let (stdout, out_is_whole) = text(&mut ran.stdout, of(err));
-        let (stderr, err_is_whole) = text(&mut ran.stderr, of(out));
-        let told = Told {
-            exit_code: ran.exit_code,
-            signal: ran.signal,
-            timed_out: ran.cause == Cause::Timeout,
-            stdout,
-            stderr,
-            artifact: None,
-        };
-        if json(&told).len() + FOR_ARTIFACT <= MAX_OUTPUT {
-            return (told, out_is_whole && err_is_whole);
-        }
-        // Quotes and what is made visible take more room than the bytes had.
-        room = room * 3 / 4;
-    }
-}
-
-fn json(told: &Told) -> String {
-    serde_json::to_string(told).expect("numbers and strings are JSON")
-}
-
-fn text(stream: &mut Capture, room: usize) -> (String, bool) {
-    let shown = stream.shown(room);
-    let mut visible = Visible::of(shown.head);
-    if shown.left_out > 0 {
-        visible.push(format!("\n[… {} bytes left out …]\n", shown.left_out).as_bytes());
-        visible.push(shown.tail);
-    }
-    (visible.text, shown.left_out == 0)
+/// The end of a call that was stopped early.
+pub(super) fn never_started() -> CallEnd {
+    let error = "the call was stopped before the command started";
+    CallEnd::error(CallStatus::Stopped, error, None, "call again if it is still wanted")
 }

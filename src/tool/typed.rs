@@ -1,9 +1,15 @@
-use std::{fmt::Debug, future::Future, marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    future::{Future, ready},
+    marker::PhantomData,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{Access, CallEnd, CallStatus, EffectClass, Timestamp, ToolSpec},
-    port::{BadArguments, Intent, Invocation, Shelf, Tool},
+    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, Timestamp, ToolSpec},
+    port::{BadArguments, Boot, Found, Intent, Invocation, Progress, Shelf, Tool},
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -37,14 +43,27 @@ pub trait Typed: Debug + Send + Sync + 'static {
     fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
 
     /// How long it may take at the very most, if it has a limit of its own.
-    fn limit(_arguments: &Self::Arguments, _settings: Settings) -> Option<Duration> {
+    fn limit(_arguments: &Self::Arguments, _settings: &Settings) -> Option<Duration> {
         None
     }
+
+    /// What became of a call that an earlier process had started; see [`Tool::attach`]. A tool whose calls die with the
+    /// process leaves it at that.
+    fn attach(_arguments: Self::Arguments, _site: Site, _boot: Boot) -> impl Future<Output = Found> + Send {
+        ready(Found::Unknown)
+    }
+
+    /// The end of this attempt is in the journal; see [`Tool::forget`].
+    fn forget(_call: CallId, _attempt: Attempt, _settings: &Settings) {}
 }
 
 /// Where and when a call works.
 #[derive(Debug, Clone)]
 pub struct Site {
+    /// The call.
+    pub call: CallId,
+    /// The attempt.
+    pub attempt: Attempt,
     /// The folder in which the tool works.
     pub workspace: Arc<str>,
     /// The time at which the call started.
@@ -53,6 +72,8 @@ pub struct Site {
     pub shelf: Shelf,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
+    /// Where the call may say how far it is.
+    pub progress: Progress,
     /// What the operator decides.
     pub settings: Settings,
 }
@@ -82,6 +103,19 @@ impl<T: Typed> Made<T> {
         T::check(&arguments)?;
         Ok(arguments)
     }
+
+    fn site(&self, invocation: Invocation) -> Site {
+        Site {
+            call: invocation.call,
+            attempt: invocation.attempt,
+            workspace: invocation.workspace,
+            now: invocation.now,
+            shelf: invocation.shelf,
+            cancel: invocation.cancel,
+            progress: invocation.progress,
+            settings: self.settings.clone(),
+        }
+    }
 }
 
 impl<T: Typed> Tool for Made<T> {
@@ -96,13 +130,7 @@ impl<T: Typed> Tool for Made<T> {
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         let arguments = self.read(&invocation.arguments);
-        let site = Site {
-            workspace: invocation.workspace,
-            now: invocation.now,
-            shelf: invocation.shelf,
-            cancel: invocation.cancel,
-            settings: self.settings,
-        };
+        let site = self.site(invocation);
         Box::pin(async move {
             match arguments {
                 Ok(arguments) => T::run(arguments, site).await,
@@ -111,8 +139,24 @@ impl<T: Typed> Tool for Made<T> {
         })
     }
 
+    fn attach(&self, invocation: Invocation, boot: Boot) -> BoxFuture<'static, Found> {
+        let arguments = self.read(&invocation.arguments);
+        let site = self.site(invocation);
+        Box::pin(async move {
+            match arguments {
+                Ok(arguments) => T::attach(arguments, site, boot).await,
+                // An earlier version took them, so it may have begun.
+                Err(_) => Found::Unknown,
+            }
+        })
+    }
+
+    fn forget(&self, call: CallId, attempt: Attempt) {
+        T::forget(call, attempt, &self.settings);
+    }
+
     fn limit(&self, arguments: &Value) -> Option<Duration> {
-        T::limit(&self.read(arguments).ok()?, self.settings)
+        T::limit(&self.read(arguments).ok()?, &self.settings)
     }
 }
 

@@ -1,0 +1,18 @@
+use std::{io, os::fd::OwnedFd};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// A process that no other one can be taken for.
+pub(super) fn open(process: Pid) -> io::Result<OwnedFd> {
+    Ok(pidfd_open(process, PidfdFlags::NONBLOCK)?)
+}
+
+/// Readable once the process has exited. Waiting on it does not reap.
+#[expect(
+    deprecated,
+    reason = "sound for an `OwnedFd`, which stays open; the successor is an unsafe function"
+)]
+pub(super) fn watch(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(process, Interest::READABLE)
+}

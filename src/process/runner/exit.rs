@@ -1,0 +1,240 @@
+//! `exit`: how a command ended, in a form of which every torn or half-written one is told from a whole one.
+//!
+//! A line `hermod-exit <length> <SHA-256>`, then so many bytes: a line of JSON, and the kept bytes of both streams. What
+//! follows is room that was not needed.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+};
+
+use hermod_actors::model::Hash;
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+
+use super::files::Folder;
+use crate::process::{Capture, Cause, HEAD, Ran, TAIL};
+
+pub(super) const FILE: &str = "exit";
+const VERSION: u32 = 1;
+const MAGIC: &str = "hermod-exit";
+/// Room for both streams, and for the two lines.
+const ROOM: usize = 2 * (HEAD + TAIL) + (8 << 10);
+/// Bytes of an error that are kept, so that the room is always enough.
+const ERROR: usize = 1 << 10;
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Exit {
+    /// What ran; or why the system did not run it.
+    pub end: Result<Ran, String>,
+    /// What is in `output`.
+    pub output: Kept,
+}
+
+/// How much of an output is in a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// So many bytes of the beginning are.
+    pub bytes: u64,
+    /// So many bytes of the end are not.
+    pub left_out: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: u32,
+    #[serde(flatten)]
+    end: End,
+    output: Kept,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum End {
+    Ran { cause: Cause, exit_code: Option<i32>, signal: Option<i32>, stdout: Lengths, stderr: Lengths },
+    Failed { error: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Lengths {
+    head: usize,
+    tail: usize,
+    total: u64,
+}
+
+impl Exit {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let streams = self.end.as_ref().map_or_else(|_| vec![], |ran| vec![&ran.stdout, &ran.stderr]);
+        let of = |stream: &Capture| {
+            let (head, tail) = stream.parts();
+            Lengths {
+                head: head.len(),
+                tail: tail.iter().map(|part| part.len()).sum(),
+                total: stream.total(),
+            }
+        };
+        let end = match &self.end {
+            Ok(ran) => End::Ran {
+                cause: ran.cause,
+                exit_code: ran.exit_code,
+                signal: ran.signal,
+                stdout: of(&ran.stdout),
+                stderr: of(&ran.stderr),
+            },
+            Err(error) => End::Failed { error: error.chars().take(ERROR).collect() },
+        };
+        let header = Header { version: VERSION, end, output: self.output };
+        let mut body = serde_json::to_vec(&header).expect("numbers and texts are JSON");
+        body.push(b'\n');
+        for (head, tail) in streams.into_iter().map(Capture::parts) {
+            body.extend_from_slice(head);
+            tail.iter().for_each(|part| body.extend_from_slice(part));
+        }
+        let mut bytes = format!("{MAGIC} {} {}\n", body.len(), Hash::of(&body)).into_bytes();
+        bytes.append(&mut body);
+        bytes
+    }
+
+    /// `None` unless it is whole, and of a version that this program knows.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (first, rest) = line(bytes)?;
+        let mut words = std::str::from_utf8(first).ok()?.split(' ');
+        let (magic, length, hash) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+        let body = rest.get(..length)?;
+        if magic != MAGIC || words.next().is_some() || Hash::of(body).to_string() != hash {
+            return None;
+        }
+        let (header, kept) = line(body)?;
+        let Header { version, end, output } = serde_json::from_slice(header).ok()?;
+        if version != VERSION {
+            return None;
+        }
+        let end = match end {
+            End::Failed { error } => Err(error),
+            End::Ran { cause, exit_code, signal, stdout, stderr } => {
+                let (stdout, kept) = capture(kept, &stdout)?;
+                let (stderr, _) = capture(kept, &stderr)?;
+                Ok(Ran { cause, exit_code, signal, stdout, stderr })
+            }
+        };
+        Some(Self { end, output })
+    }
+
+    /// What the folder says; `None` if it says nothing that is whole.
+    pub(super) fn of(folder: &Folder) -> io::Result<Option<Self>> {
+        let mut bytes = Vec::new();
+        match File::open(folder.file(FILE)) {
+            Ok(file) => file.take(ROOM as u64).read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Self::decode(&bytes))
+    }
+}
+
+fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b'\n', bytes)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+fn capture<'a>(bytes: &'a [u8], lengths: &Lengths) -> Option<(Capture, &'a [u8])> {
+    let (head, rest) = bytes.split_at_checked(lengths.head)?;
+    let (tail, rest) = rest.split_at_checked(lengths.tail)?;
+    Some((Capture::of_parts(head, tail, lengths.total)?, rest))
+}
+
+/// The file, empty, with room on the disk for whatever a command may come to.
+#[derive(Debug)]
+pub(super) struct Room(File);
+
+impl Room {
+    pub(super) fn take(folder: &Folder) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
+        match fallocate(&file, FallocateFlags::empty(), 0, ROOM as u64) {
+            Ok(()) => {}
+            // This file system does not know that: zeros take the same room.
+            Err(Errno::OPNOTSUPP) => file.write_all_at(&vec![0; ROOM], 0)?,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Self(file))
+    }
+
+    pub(super) fn fill(&self, exit: &Exit) -> io::Result<()> {
+        self.0.write_all_at(&exit.encode(), 0)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(length: usize) -> Capture {
+        let mut capture = Capture::default();
+        capture.push(&(0..length).map(|n| u8::try_from(n % 251).unwrap()).collect::<Vec<_>>());
+        capture
+    }
+
+    fn ran(out: usize, err: usize) -> Exit {
+        let (stdout, stderr) = (captured(out), captured(err));
+        let ran = Ran { cause: Cause::Exit, exit_code: Some(3), signal: None, stdout, stderr };
+        Exit { end: Ok(ran), output: Kept { bytes: 7, left_out: 8 } }
+    }
+
+    fn check(exit: &Exit) {
+        let mut bytes = exit.encode();
+        assert!(bytes.len() <= ROOM, "{}", bytes.len());
+        let whole = bytes.len();
+        bytes.resize(ROOM, 0);
+        let again = Exit::decode(&bytes).expect("it is whole");
+        assert_eq!(again.encode(), bytes[..whole]);
+        // What a power loss can leave of it.
+        for cut in [0, 1, 20, whole / 2, whole - 1] {
+            assert!(Exit::decode(&bytes[..cut]).is_none(), "{cut}");
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            assert!(Exit::decode(&torn).is_none(), "{cut} then zeros");
+            let mut torn = bytes.clone();
+            torn[cut] ^= 1;
+            assert!(Exit::decode(&torn).is_none(), "another bit in {cut}");
+        }
+    }
+
+    #[test]
+    fn an_exit_is_whole_or_nothing() {
+        check(&ran(0, 0));
+        check(&ran(10, HEAD + 1));
+        check(&ran(10 * HEAD, 20 * TAIL));
+        check(&Exit { end: Err("no such file\n".repeat(1_000)), output: Kept::default() });
+    }
+
+    #[test]
+    fn an_exit_of_another_version_is_none() {
+        let body = br#"{"version":2,"failed":{"error":""},"output":{"bytes":0,"left_out":0}}"#;
+        let of = |body: &[u8]| {
+            let body = [body, b"\n"].concat();
+            [format!("{MAGIC} {} {}\n", body.len(), Hash::of(&body)).as_bytes(), &body].concat()
+        };
+        assert!(Exit::decode(&of(body)).is_none());
+        assert!(Exit::decode(&of(&body.map(|byte| if byte == b'2' { b'1' } else { byte }))).is_some());
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_no_exit() {
+        let bytes = ran(10, 10).encode();
+        let (_, body) = line(&bytes).unwrap();
+        let body = String::from_utf8_lossy(body).replacen(r#""head":10"#, r#""head":99"#, 1);
+        let bytes =
+            [format!("{MAGIC} {} {}\n", body.len(), Hash::of(body.as_bytes())).as_bytes(), body.as_bytes()]
+                .concat();
+        assert!(Exit::decode(&bytes).is_none());
+    }
+}

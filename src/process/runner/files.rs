@@ -1,0 +1,339 @@
+//! The files of a spool folder, but for `exit`.
+
+use std::{
+    fmt,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use hermod_actors::model::{Attempt, CallId};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::Pid,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::process::{Command, Environment};
+
+/// The variable that says to a runner, and to all that it starts, which attempt they belong to.
+pub const VARIABLE: &str = "HERMOD_CALL";
+
+const VERSION: u32 = 1;
+const TASK: &str = "task";
+const LOCK: &str = "lock";
+const STARTED: &str = "started";
+
+/// Names one attempt of a call: `<call>.<attempt>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    /// The call.
+    pub call: CallId,
+    /// The attempt.
+    pub attempt: Attempt,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.call, self.attempt)
+    }
+}
+
+/// A text that names no attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoName;
+
+impl FromStr for Name {
+    type Err = NoName;
+
+    fn from_str(text: &str) -> Result<Self, NoName> {
+        let (call, attempt) = text.rsplit_once('.').ok_or(NoName)?;
+        let name =
+            Self { call: call.parse().map_err(|_| NoName)?, attempt: attempt.parse().map_err(|_| NoName)? };
+        // Exactly one spelling, so that a folder is one attempt's.
+        if name.to_string() == text { Ok(name) } else { Err(NoName) }
+    }
+}
+
+/// What a runner is to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Task {
+    program: String,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    timeout_ms: u64,
+}
+
+impl TryFrom<Command> for Task {
+    type Error = io::Error;
+
+    fn try_from(command: Command) -> io::Result<Self> {
+        let Command { program, arguments, folder, environment: _, timeout } = command;
+        let text = |text: std::ffi::OsString| {
+            text.into_string().map_err(|text| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not UTF-8", text.display()))
+            })
+        };
+        Ok(Self {
+            program: text(program)?,
+            arguments: arguments.into_iter().map(text).collect::<io::Result<_>>()?,
+            folder,
+            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+impl From<Task> for Command {
+    fn from(task: Task) -> Self {
+        Self {
+            program: task.program.into(),
+            arguments: task.arguments.into_iter().map(Into::into).collect(),
+            folder: task.folder,
+            // The runner was given the clean one, and the attempt's name with it.
+            environment: Environment::Own,
+            timeout: Duration::from_millis(task.timeout_ms),
+        }
+    }
+}
+
+/// Who has made `started`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// A runner; its pid, if that can be read. It leads a session of the same number.
+    Runner(Option<Pid>),
+    /// A daemon: the runner will not begin.
+    Revoked,
+}
+
+/// What came of making `started`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claimed {
+    /// It is made.
+    Now,
+    /// It was there.
+    Before,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+enum Started {
+    Runner { pid: i32 },
+    Reviver,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+/// The folder of one attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes the folder, and the spool if there is none. `AlreadyExists` if it is there.
+    pub(super) fn make(&self) -> io::Result<()> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        match (builder.create(&self.0), self.0.parent()) {
+            (Err(error), Some(spool)) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new().recursive(true).mode(0o700).create(spool)?;
+                spool.parent().map_or(Ok(()), |state| File::open(state)?.sync_all())?;
+                builder.create(&self.0)
+            }
+            (made, _) => made,
+        }
+    }
+
+    /// Step 1: makes the folder and says in it what to run. Nobody reads that before the runner is started.
+    pub(super) fn lay_out(&self, task: &Task) -> io::Result<()> {
+        self.make()?;
+        fs::write(self.file(TASK), json(task)?)
+    }
+
+    pub(super) fn task(&self) -> io::Result<Task> {
+        parse(&fs::read(self.file(TASK))?)
+    }
+
+    /// Step 2: takes the lock, for as long as the file is open. Waits only for one who looks whether it is held.
+    pub(super) fn lock(&self) -> io::Result<File> {
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file(LOCK))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Ok(lock)
+    }
+
+    /// Whether a runner lives.
+    pub(super) fn is_held(&self) -> io::Result<bool> {
+        let lock = match File::open(self.file(LOCK)) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Step 4, of both sides: makes `started`, whole and only once.
+    pub(super) fn claim(&self, claim: Claim) -> io::Result<Claimed> {
+        let (part, started) = match claim {
+            Claim::Runner(pid) => ("started.runner", Started::Runner { pid: pid.map_or(0, Pid::as_raw_pid) }),
+            Claim::Revoked => ("started.reviver", Started::Reviver),
+        };
+        let (part, target) = (self.file(part), self.file(STARTED));
+        // What an earlier reviver has linked is `started` itself: it must not be written again.
+        if target.try_exists()? {
+            return Ok(Claimed::Before);
+        }
+        fs::write(&part, json(started)?)?;
+        // Unlike a file that is opened with O_EXCL, it has its content when it appears.
+        match fs::hard_link(part, target) {
+            Ok(()) => Ok(Claimed::Now),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Claimed::Before),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Who has made `started`; `None` if nobody.
+    pub(super) fn claimed(&self) -> io::Result<Option<Claim>> {
+        let bytes = match fs::read(self.file(STARTED)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(match parse(&bytes) {
+            Ok(Started::Runner { pid }) => Claim::Runner(Pid::from_raw(pid)),
+            Ok(Started::Reviver) => Claim::Revoked,
+            // Of another version, or torn by a power loss: something was begun.
+            Err(_) => Claim::Runner(None),
+        }))
+    }
+
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+fn json(content: impl Serialize) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&Versioned { version: VERSION, content })?)
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    let Versioned { version, content } = serde_json::from_slice(bytes)?;
+    if version != VERSION {
+        let error = format!("its version is {version}, and this program knows {VERSION}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::RunId;
+    use rustix::process::getpid;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Folder) {
+        let spool = tempfile::tempdir().unwrap();
+        let folder = Folder::new(spool.path().join("spool/a"));
+        folder.make().unwrap();
+        (spool, folder)
+    }
+
+    #[test]
+    fn a_name_is_spelled_in_one_way() {
+        let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
+        let name = Name { call, attempt: 4 };
+        assert_eq!(name.to_string().parse(), Ok(name));
+        for bad in ["", ".", "x.1", &call.to_string(), &format!("{call}.04"), &format!("{call}.4.part")] {
+            assert_eq!(bad.parse::<Name>(), Err(NoName), "{bad}");
+        }
+    }
+
+    #[test]
+    fn started_is_made_once() {
+        let check = |claims: [Claim; 2]| {
+            let (_spool, folder) = folder();
+            assert_eq!(folder.claimed().unwrap(), None);
+            assert_eq!(claims.map(|claim| folder.claim(claim).unwrap()), [Claimed::Now, Claimed::Before]);
+            assert_eq!(folder.claimed().unwrap(), Some(claims[0]));
+        };
+        let runner = Claim::Runner(Some(getpid()));
+        check([runner, Claim::Revoked]);
+        check([Claim::Revoked, runner]);
+        check([Claim::Revoked, Claim::Revoked]);
+    }
+
+    #[test]
+    fn both_sides_at_once_and_one_wins() {
+        for _ in 0..50 {
+            let (_spool, folder) = folder();
+            let of = |claim| {
+                let folder = folder.clone();
+                std::thread::spawn(move || folder.claim(claim).unwrap())
+            };
+            let both = [of(Claim::Runner(Some(getpid()))), of(Claim::Revoked)].map(|one| one.join().unwrap());
+            assert_eq!(both.iter().filter(|claimed| **claimed == Claimed::Now).count(), 1);
+            assert_eq!(folder.claimed().unwrap() == Some(Claim::Revoked), both[1] == Claimed::Now);
+        }
+    }
+
+    #[test]
+    fn a_started_that_cannot_be_read_is_a_start() {
+        let (_spool, folder) = folder();
+        for text in ["", "{", r#"{"version":2,"by":"reviver"}"#, r#"{"version":1,"by":"runner","pid":0}"#] {
+            fs::write(folder.file(STARTED), text).unwrap();
+            assert_eq!(folder.claimed().unwrap(), Some(Claim::Runner(None)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_task_is_the_command_again() {
+        let (_spool, folder) = folder();
+        let command = Command {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "echo \"ä\"\n".into()],
+            folder: "/tmp".into(),
+            environment: Environment::Own,
+            timeout: Duration::from_millis(1_234),
+        };
+        fs::remove_dir(folder.path()).unwrap();
+        folder.lay_out(&command.clone().try_into().unwrap()).unwrap();
+        assert_eq!(format!("{:?}", Command::from(folder.task().unwrap())), format!("{command:?}"));
+        assert_eq!(folder.make().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn the_lock_tells_whether_somebody_lives() {
+        let (_spool, folder) = folder();
+        assert!(!folder.is_held().unwrap());
+        let lock = folder.lock().unwrap();
+        assert!(folder.is_held().unwrap());
+        drop(lock);
+        assert!(!folder.is_held().unwrap());
+    }
+}

@@ -1,0 +1,79 @@
+//! What a runner writes, while it writes it.
+
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
+
+use super::watched::Left;
+use crate::process::Tee;
+
+/// How often it is looked whether there is more.
+const TICK: Duration = Duration::from_millis(250);
+const CHUNK: usize = 256 << 10;
+
+/// Waits for `over`; meanwhile and then hands on all of the `output`, as far as somebody takes it.
+pub async fn follow(over: impl Future<Output = Left>, output: &Path, tee: Tee) -> Left {
+    let (done, is_done) = watch::channel(());
+    let over = async {
+        let left = over.await;
+        drop(done);
+        left
+    };
+    let (left, read) = tokio::join!(over, hand_on(output, tee, is_done));
+    if let Err(error) = read {
+        tracing::warn!(output = %output.display(), %error, "the output of a command cannot be read");
+    }
+    left
+}
+
+async fn hand_on(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
+    let (mut file, mut offset) = (None, 0);
+    loop {
+        // What is written before the end is seen is read after it.
+        let is_over = timeout(TICK, is_done.changed()).await.is_ok();
+        if file.is_none() {
+            file = open(output).await?;
+        }
+        if let Some(file) = &file {
+            offset = catch_up(file, offset, &tee).await?;
+        }
+        if is_over || !tee.is_wanted() {
+            return Ok(());
+        }
+    }
+}
+
+/// Hands on what is there, and says where it goes on.
+async fn catch_up(file: &Arc<File>, mut offset: u64, tee: &Tee) -> io::Result<u64> {
+    while tee.is_wanted() {
+        let bytes = read(Arc::clone(file), offset).await?;
+        if bytes.is_empty() {
+            break;
+        }
+        offset += bytes.len() as u64;
+        let room = tee.room().await;
+        tee.push(&bytes, room);
+    }
+    Ok(offset)
+}
+
+async fn open(output: &Path) -> io::Result<Option<Arc<File>>> {
+    let output = output.to_owned();
+    match spawn_blocking(move || File::open(output)).await? {
+        Ok(file) => Ok(Some(Arc::new(file))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn read(file: Arc<File>, offset: u64) -> io::Result<Bytes> {
+    spawn_blocking(move || {
+        let left = file.metadata()?.len().saturating_sub(offset);
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
+        let count = file.read_at(&mut bytes, offset)?;
+        bytes.truncate(count);
+        Ok(bytes.into())
+    })
+    .await?
+}

@@ -1,0 +1,110 @@
+//! The runner itself: a process that runs one command and says in its folder what became of it.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::Path,
+    process::{ExitCode, id},
+};
+
+use rustix::process::{Pid, setsid};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    exit::{Exit, Kept, Room},
+    files::{Claim, Claimed, Folder, Task},
+    output::Output,
+};
+use crate::process::{self, Cause, Tee};
+
+/// The first argument of a process that is to be a runner; the second one is its folder.
+pub const ARGUMENT: &str = "__runner";
+
+/// Runs the command of a folder, if the arguments of this process say that it is a runner. Where nothing was run, the exit
+/// code is the number of the system's error.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    if arguments.nth(1)? != ARGUMENT {
+        return None;
+    }
+    let done = match arguments.next() {
+        Some(folder) => run(&Folder::new(Path::new(&folder))),
+        None => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.raw_os_error().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX).into(),
+    })
+}
+
+fn run(folder: &Folder) -> io::Result<()> {
+    // From here on no signal of a terminal, nor of the daemon's group, comes.
+    setsid()?;
+    Builder::new_current_thread().enable_all().build()?.block_on(async {
+        // Before `started`: from then on a stop has to end the command too.
+        let stop = stop()?;
+        let task = folder.task()?;
+        let _lock = folder.lock()?;
+        let (output, room) = prepare(folder)?;
+        match folder.claim(Claim::Runner(own_pid()))? {
+            Claimed::Before => Ok(()),
+            Claimed::Now => record(&room, carry_out(task, output, &stop).await?),
+        }
+    })
+}
+
+fn own_pid() -> Option<Pid> {
+    i32::try_from(id()).ok().and_then(Pid::from_raw)
+}
+
+/// Fires when this process is asked to end. A file that may not grow is an error of its write, and no signal.
+fn stop() -> io::Result<CancellationToken> {
+    let mut asked = signal(SignalKind::terminate())?;
+    let _no_signal = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    let stop = CancellationToken::new();
+    let fires = stop.clone();
+    tokio::spawn(async move {
+        asked.recv().await;
+        fires.cancel();
+    });
+    Ok(stop)
+}
+
+/// Step 3. A disk that has no room for it shows before anything was run.
+fn prepare(folder: &Folder) -> io::Result<(Output, Room)> {
+    let room = Room::take(folder)?;
+    Ok((Output::make(folder)?, room))
+}
+
+/// What step 5 leaves to be recorded.
+struct Ended {
+    exit: Exit,
+    output: Output,
+}
+
+/// Step 5.
+async fn carry_out(task: Task, output: Output, stop: &CancellationToken) -> io::Result<Ended> {
+    let (tee, pieces) = Tee::new();
+    let (end, output) = tokio::join!(process::run(task.into(), Some(tee), stop), output.take(pieces));
+    let output = output?;
+    let exit = Exit { end: end.map_err(|error| error.to_string()), output: output.kept() };
+    Ok(Ended { exit, output })
+}
+
+/// Step 6. The entries of the files are not synced on their own: where one is lost with the power, the call is in doubt.
+fn record(room: &Room, mut ended: Ended) -> io::Result<()> {
+    let is_stopped = matches!(&ended.exit.end, Ok(ran) if ran.cause == Cause::Cancel);
+    if is_stopped {
+        // Whoever asked for that waits, and has written it down.
+        return room.fill(&ended.exit);
+    }
+    if ended.output.sync().is_err() {
+        let Kept { bytes, left_out } = ended.exit.output;
+        ended.exit.output = Kept { bytes: 0, left_out: bytes + left_out };
+    }
+    room.fill(&ended.exit)?;
+    room.sync()
+}

@@ -1,0 +1,194 @@
+//! The daemon's side: starts runners, finds those of an earlier daemon, and clears away.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
+
+use futures::{StreamExt, future::BoxFuture, stream};
+use hermod_actors::{model::RunId, port::Boot};
+use tokio::{process, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    exit::Exit,
+    files::{Claim, Claimed, Folder, Name, Task, VARIABLE},
+    inside::ARGUMENT,
+    output,
+    watched::{Left, Watched, left, unknown},
+};
+use crate::process::{Command, inherited};
+
+const SPOOL: &str = "spool";
+/// Folders that are cleared at once, when each may take as long as its command takes to end.
+const CLEARED: usize = 16;
+
+/// Starts commands that outlive this process, and finds them again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runner {
+    program: Arc<Path>,
+    spool: Arc<Path>,
+}
+
+/// What is found of an attempt.
+#[derive(Debug)]
+pub enum Attached {
+    /// It is under way.
+    Alive(Box<Watched>),
+    /// It is over.
+    Over(Left),
+}
+
+impl Runner {
+    /// Runners are processes of `program`, which is a `hermod`; what they say is kept in this state directory.
+    pub fn new(program: impl Into<PathBuf>, state: &Path) -> Self {
+        Self { program: program.into().into(), spool: state.join(SPOOL).into() }
+    }
+
+    /// Starts a command. Its environment is the clean one, and a variable that names the attempt. Errors: nothing was run.
+    pub async fn start(&self, name: Name, command: Command) -> io::Result<Watched> {
+        let folder = self.folder(name);
+        let task = Task::try_from(command)?;
+        let lay_out = || {
+            let (folder, task) = (folder.clone(), task.clone());
+            off_thread(move || folder.lay_out(&task))
+        };
+        match lay_out().await {
+            // Of an attempt that a relaxed store has lost with the power.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                clear(folder.clone(), name).await?;
+                lay_out().await?;
+            }
+            made => made?,
+        }
+        let child = spawn(&self.program, &folder, name)?;
+        Ok(Watched::own(folder, name, child))
+    }
+
+    /// Finds an attempt that an earlier process has started, or sees to it that it never begins.
+    pub async fn attach(&self, name: Name, boot: Boot) -> Attached {
+        let found = match boot {
+            Boot::Same => find(self.folder(name), name).await,
+            Boot::Other => synced(self.folder(name)).await,
+        };
+        found.unwrap_or_else(|error| Attached::Over(unknown(name, &error)))
+    }
+
+    /// Where the output of an attempt is, both streams as they came.
+    pub fn output(&self, name: Name) -> PathBuf {
+        self.folder(name).file(output::FILE)
+    }
+
+    /// Removes what is kept of an attempt. If it is still under way, it is ended.
+    pub fn forget(&self, name: Name) {
+        let folder = self.folder(name);
+        tokio::spawn(clear_or_say(folder, name));
+    }
+
+    /// Removes what is kept of runs that are not open any more, and ends what they still run. What is to go is decided
+    /// before this returns, so that later runs may begin while it goes.
+    pub fn sweep(&self, is_open: impl Fn(RunId) -> bool) -> BoxFuture<'static, ()> {
+        let stale = match self.stale(is_open) {
+            Ok(stale) => stale,
+            Err(error) => {
+                tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
+                Vec::new()
+            }
+        };
+        let cleared = |(folder, name)| clear_or_say(folder, name);
+        Box::pin(stream::iter(stale).for_each_concurrent(CLEARED, cleared))
+    }
+
+    fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Vec<(Folder, Name)>> {
+        let entries = match fs::read_dir(&self.spool) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut stale = Vec::new();
+        for entry in entries {
+            // What is no attempt's is not ours.
+            let Some(name) = entry?.file_name().to_str().and_then(|name| name.parse::<Name>().ok()) else {
+                continue;
+            };
+            if !is_open(name.call.run) {
+                stale.push((self.folder(name), name));
+            }
+        }
+        Ok(stale)
+    }
+
+    fn folder(&self, name: Name) -> Folder {
+        Folder::new(self.spool.join(name.to_string()))
+    }
+}
+
+/// Starts the runner. It gets no variable but those that a command may see: it may be looked at by every command.
+fn spawn(program: &Path, folder: &Folder, name: Name) -> io::Result<process::Child> {
+    process::Command::new(program)
+        .arg(ARGUMENT)
+        .arg(folder.path())
+        .env_clear()
+        .envs(inherited())
+        .env(VARIABLE, name.to_string())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// On the same boot.
+async fn find(folder: Folder, name: Name) -> io::Result<Attached> {
+    let at = folder.clone();
+    let found = off_thread(move || match revoke(&at)? {
+        Claimed::Now => Ok(Err(Left::NeverBegun(None))),
+        Claimed::Before if at.claimed()? == Some(Claim::Revoked) => Ok(Err(Left::NeverBegun(None))),
+        Claimed::Before => Ok(Ok(Watched::find(at, name)?)),
+    });
+    Ok(match found.await? {
+        Ok(Some(watched)) => Attached::Alive(Box::new(watched)),
+        Ok(None) => Attached::Over(left(&folder, name, None).await),
+        Err(left) => Attached::Over(left),
+    })
+}
+
+/// Makes `started`, in a folder that may not be there.
+fn revoke(folder: &Folder) -> io::Result<Claimed> {
+    match folder.make() {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => folder.claim(Claim::Revoked),
+    }
+}
+
+/// After another boot.
+async fn synced(folder: Folder) -> io::Result<Attached> {
+    let exit = off_thread(move || Exit::of(&folder)).await?;
+    Ok(Attached::Over(exit.map_or(Left::Unknown, |exit| Left::Ended(Box::new(exit)))))
+}
+
+/// Ends an attempt if it is under way, and removes its folder.
+async fn clear(folder: Folder, name: Name) -> io::Result<()> {
+    let at = folder.clone();
+    let there = off_thread(move || at.path().try_exists()).await?;
+    if there && let Attached::Alive(watched) = find(folder.clone(), name).await? {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        watched.end(&stop).await;
+    }
+    off_thread(move || folder.remove()).await
+}
+
+async fn clear_or_say(folder: Folder, name: Name) {
+    if let Err(error) = clear(folder, name).await {
+        tracing::warn!(%name, %error, "what is kept of a command stays until the next start");
+    }
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}

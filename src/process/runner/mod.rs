@@ -1,0 +1,41 @@
+//! Commands that outlive whoever started them.
+//!
+//! A command of the detached runner is no child of the daemon's life. The daemon executes its own binary as the
+//! **runner**, in a session of its own, and the runner runs the command. They share nothing but a folder of files,
+//! `spool/<call>.<attempt>/` in the state directory, and its order is what everything here rests on:
+//!
+//! 1. The daemon makes the folder and writes `task`: what to run. Then it starts the runner.
+//! 2. The runner locks `lock`, and keeps it locked as long as it lives.
+//! 3. It makes what it will need: `output`, and `exit`, whose room on the disk it takes now.
+//! 4. It makes `started`, which only one can make. If it is there already, that attempt is *revoked*: it ends.
+//! 5. It runs the command, ends it when its time is up, and writes what it says into `output`.
+//! 6. It syncs `output`, then writes `exit`, with a hash of all that is in it, and syncs that.
+//! 7. It ends, and the lock is free.
+//!
+//! So a later daemon knows, on the same boot:
+//!
+//! | what is there | what it means |
+//! | --- | --- |
+//! | no `started` | it makes `started` itself, as a revocation: that attempt was never begun, and never will be |
+//! | the lock is held | it is under way: wait for it |
+//! | the lock is free, `exit` is whole | that is how it ended |
+//! | the lock is free otherwise | the runner was killed: what is left of the command is killed too; the rest is unknown |
+//!
+//! After another boot only a whole `exit` counts. A runner is alive as long as the lock is held, whatever its pid says;
+//! a process is sent a signal only through a pidfd that is known to be the right one's.
+
+mod exit;
+mod files;
+mod follow;
+mod inside;
+mod launch;
+mod output;
+mod remains;
+mod watched;
+
+pub use exit::{Exit, Kept};
+pub use files::{Name, VARIABLE};
+pub use follow::follow;
+pub use inside::{ARGUMENT, main};
+pub use launch::{Attached, Runner};
+pub use watched::{Left, STOP, Watched};

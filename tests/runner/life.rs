@@ -1,0 +1,159 @@
+//! A command from its start to its end, watched or alone.
+
+use super::*;
+
+#[tokio::test]
+async fn a_command_is_told_as_it_ended() {
+    for (command, expected) in [
+        ("echo out; echo err >&2; exit 3", (Cause::Exit, Some(3), None, "out\n", "err\n")),
+        ("kill -KILL $$", (Cause::Exit, None, Some(9), "", "")),
+        ("cat; echo done", (Cause::Exit, Some(0), None, "done\n", "")),
+    ] {
+        let place = Place::new();
+        let (cause, code, signal, out, err) = told(ended(end(place.start(command).await).await));
+        assert_eq!((cause, code, signal, out.as_str(), err.as_str()), expected, "{command}");
+        assert_eq!(fs::read_to_string(place.file("output")).unwrap().len(), out.len() + err.len());
+        // And so it is found later, on whatever boot.
+        for boot in [Boot::Same, Boot::Other] {
+            assert_eq!(told(ended(place.over(boot).await)).1, code);
+        }
+    }
+}
+
+#[tokio::test]
+async fn it_sees_the_clean_environment_and_its_name_and_no_terminal() {
+    let place = Place::new();
+    let command = "env; ps -o sid=,pgid= -p $$ | { read s p; [ $s != $p ] && echo own-group; }; tty";
+    let (_, _, _, out, _) = told(ended(end(place.start(command).await).await));
+    let allowed = [
+        "PATH", "HOME", "LANG", "TERM", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR", "PWD", "OLDPWD", "SHLVL",
+        "_", VARIABLE,
+    ];
+    let names: Vec<_> = out.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let names: Vec<_> = names.into_iter().filter(|name| !name.starts_with("LC_")).collect();
+    assert!(names.iter().all(|name| allowed.contains(name)), "{names:?}");
+    assert!(out.contains(&format!("{VARIABLE}={}\n", name())) && out.contains("own-group"), "{out}");
+    assert!(out.ends_with("not a tty\n"), "{out}");
+    // Nobody else may look.
+    for path in [place.spool(), place.folder()] {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[tokio::test]
+async fn what_the_system_does_not_run_is_told() {
+    let place = Place::new();
+    let command = Command { program: "/does/not/exist".into(), ..place.command("") };
+    let watched = place.runner.start(name(), command).await.unwrap();
+    assert!(ended(end(watched).await).end.unwrap_err().contains("No such file"), "it says why");
+}
+
+#[tokio::test]
+async fn it_goes_on_alone_and_is_found_again() {
+    let place = Place::new();
+    place.left_alone().await;
+    // Found, left, and found again; then it ends while it is watched.
+    drop(place.alive().await);
+    let watched = place.alive().await;
+    place.release();
+    let (cause, code, _, out, _) = told(ended(end(watched).await));
+    assert_eq!((cause, code, out.as_str()), (Cause::Exit, Some(0), "begun\nreleased\n"));
+    assert_eq!(place.times_run(), 1);
+}
+
+#[tokio::test]
+async fn it_ends_at_its_deadline_though_nobody_comes_back() {
+    let place = Place::new();
+    let command = Command { timeout: Duration::from_millis(300), ..place.command(WAITS) };
+    drop(place.runner.start(name(), command).await.unwrap());
+    place.begun();
+    let pid = place.pid("ran");
+    until("the command is ended", || is_gone(pid));
+    until("the runner has ended", || {
+        fs::read(place.file("exit")).is_ok_and(|exit| exit.starts_with(b"hermod-exit"))
+    });
+    assert_eq!(told(ended(place.found().await)).0, Cause::Timeout);
+}
+
+#[tokio::test]
+async fn a_stop_ends_it_whoever_asks() {
+    let command = format!("trap 'echo cleaned; exit 7' TERM; {WAITS}");
+    for found_again in [false, true] {
+        let place = Place::new();
+        let mut watched = place.start(&command).await;
+        place.begun();
+        if found_again {
+            drop(watched);
+            watched = place.alive().await;
+        }
+        let start = Instant::now();
+        let (cause, code, _, out, _) = told(ended(stop(watched).await));
+        assert_eq!((cause, code, out.as_str()), (Cause::Cancel, Some(7), "begun\ncleaned\n"));
+        assert!(start.elapsed() < STOP, "{:?}", start.elapsed());
+        assert!(is_gone(place.pid("ran")));
+    }
+}
+
+#[tokio::test]
+async fn a_stop_kills_a_runner_that_does_not_answer_and_all_that_it_started() {
+    for found_again in [false, true] {
+        let place = Place::new();
+        let mut watched = place.start(&format!("(sleep 1000 & echo $! > child); {WAITS}")).await;
+        place.begun();
+        if found_again {
+            drop(watched);
+            watched = place.alive().await;
+        }
+        kill_process(place.runner_pid(), Signal::STOP).unwrap();
+        let left = stop(watched).await;
+        assert!(matches!(left, Left::Unknown), "{left:?}");
+        for pid in [place.pid("ran"), place.pid("child"), place.runner_pid()] {
+            until("it is gone", || is_gone(pid));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_killed_runner_leaves_nothing_and_nothing_is_known() {
+    for while_watched in [false, true] {
+        let place = Place::new();
+        let watched = place.start(&format!("(sleep 1000 & echo $! > child); {WAITS}")).await;
+        place.begun();
+        let runner = place.runner_pid();
+        let left = if while_watched {
+            kill_process(runner, Signal::KILL).unwrap();
+            end(watched).await
+        } else {
+            drop(watched);
+            kill_process(runner, Signal::KILL).unwrap();
+            until("the runner is gone", || is_gone(runner));
+            place.found().await
+        };
+        assert!(matches!(left, Left::Unknown), "{left:?}");
+        for pid in [place.pid("ran"), place.pid("child")] {
+            until("it is gone", || is_gone(pid));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_the_session_or_the_name_is_a_stranger() {
+    let place = Place::new();
+    let start =
+        "setsid sh -c 'echo $$ > away; exec sleep 1000' & env -i sh -c 'echo $$ > other; exec sleep 1000' &";
+    drop(
+        place
+            .start(&format!("{start} while ! [ -s away ] || ! [ -s other ]; do sleep 0.01; done; {WAITS}"))
+            .await,
+    );
+    place.begun();
+    let runner = place.runner_pid();
+    kill_process(runner, Signal::KILL).unwrap();
+    assert!(matches!(place.found().await, Left::Unknown));
+    until("the command is gone", || is_gone(place.pid("ran")));
+    for path in ["away", "other"] {
+        let pid = place.pid(path);
+        assert!(!is_gone(pid), "{path}");
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+}

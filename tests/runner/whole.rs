@@ -1,0 +1,47 @@
+//! The whole program.
+
+use super::*;
+
+#[test]
+fn a_runner_without_a_folder_says_so() {
+    for arguments in [&[ARGUMENT][..], &[ARGUMENT, "/does/not/exist"]] {
+        let output = Program::new("setsid").arg("--wait").arg(HERMOD).args(arguments).output().unwrap();
+        assert!(!output.status.success());
+    }
+}
+
+#[test]
+fn a_killed_daemon_leaves_its_commands() {
+    let world = World::new();
+    let mut running = world.started(&[]);
+    running.child().kill().unwrap();
+    running.end();
+    world.release();
+    let exits = || {
+        let folders = fs::read_dir(world.state().join("spool")).unwrap().map(|entry| entry.unwrap().path());
+        folders.filter_map(|folder| fs::read(folder.join("exit")).ok()).collect::<Vec<_>>()
+    };
+    until("the runner has ended", || exits().iter().any(|exit| exit.starts_with(b"hermod-exit")));
+    assert!(String::from_utf8_lossy(&exits()[0]).contains(r#""exit_code":0"#));
+    assert_eq!(world.times_run(), 1);
+}
+
+#[test]
+fn a_replaced_program_still_runs_commands() {
+    let world = World::new();
+    let own = world.work().join("../hermod");
+    assert!(Program::new("cp").arg(HERMOD).arg(&own).status().unwrap().success());
+    let shell = |command: &str| json!({ "call": [{ "tool": "shell", "arguments": { "command": command } }] });
+    let wait = "touch ran; while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done";
+    let script = world.script(&json!([shell(wait), shell("echo second"), { "say": "{{result:2.1}}" }]));
+    let mut command = Program::new(&own);
+    command.args(["run", &script, "go"]).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.env("HERMOD_HOME", world.state()).current_dir(world.work()).stdin(Stdio::null());
+    let running = Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    until("the command runs", || world.work().join("ran").exists());
+    fs::remove_file(&own).unwrap();
+    write_program(&own, "#!/bin/sh\nexit 1\n");
+    world.release();
+    let output = running.end();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(r#""stdout":"second"#), "{output:?}");
+}
