@@ -45,3 +45,18 @@ fn a_replaced_program_still_runs_commands() {
     let output = running.end();
     assert!(String::from_utf8_lossy(&output.stdout).contains(r#""stdout":"second"#), "{output:?}");
 }
+
+#[test]
+fn a_start_sweeps_what_ended_runs_left() {
+    let world = World::new();
+    world.ok(&["run", &world.script(&json!([{ "say": "hi" }])), "go"]);
+    let left = world.state().join("spool").join(name().to_string());
+    fs::create_dir_all(&left).unwrap();
+    let mut running = world.started(&[]);
+    until("what an ended run left is gone", || !left.exists());
+    // What runs is left alone.
+    assert!(running.child().try_wait().unwrap().is_none());
+    world.release();
+    let output = running.end();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(r#""exit_code":0"#), "{output:?}");
+}

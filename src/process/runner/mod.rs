@@ -9,7 +9,7 @@
 //! 3. It makes what it will need: `output`, and `exit`, whose room on the disk it takes now.
 //! 4. It makes `started`, which only one can make. If it is there already, that attempt is *revoked*: it ends.
 //! 5. It runs the command, ends it when its time is up, and writes what it says into `output`.
-//! 6. It syncs `output`, then writes `exit`, with a hash of all that is in it, and syncs that.
+//! 6. It syncs `output`, then writes `exit`, with a hash of all that is in it, and syncs that; after a stop it syncs nothing.
 //! 7. It ends, and the lock is free.
 //!
 //! So a later daemon knows, on the same boot:
