@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     Loop = 4,
     /// `refused`.
     Refused = 5,
+    /// The run waits for a person.
+    Parked = 6,
     /// The provider cannot be used: 401, down, no API.
     Provider = 69,
     /// A part of the runtime died.

@@ -4,6 +4,7 @@ mod budget;
 mod completions;
 mod config;
 mod exit;
+mod hold;
 mod inquiry;
 mod journal;
 mod live;
@@ -13,6 +14,7 @@ mod progress;
 mod providers;
 mod rehearse;
 mod report;
+mod resume;
 mod run;
 mod runs;
 mod sessions;
@@ -111,7 +113,7 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
 async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => return run::execute(*args, variables).await,
-        Command::Runs(args) => runs::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Runs(args) => return runs::execute(args, variables).await,
         Command::Sessions(args) => sessions::execute(args, &Inquiry::new(variables)?).await?,
         Command::Journal(args) => journal::execute(args, &Inquiry::new(variables)?).await?,
         Command::Tree(args) => tree::execute(args, &Inquiry::new(variables)?).await?,

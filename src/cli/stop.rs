@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     Defaults,
-    model::{RunRow, RunState, StopReason},
+    model::{RunRow, RunState},
     port::{Journal, Read},
 };
 use serde_json::Value;
@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::{
     exit::Failure,
+    hold,
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json},
     report, runs,
@@ -80,17 +81,15 @@ async fn alone(run: Option<&str>, journal: Arc<dyn Journal>, state: &Path) -> Re
         Some(run) => vec![reader.run(run).await?],
         None => reader.runs(Read::OpenRuns).await?,
     };
-    let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else { return Ok(rows) };
-    let spec = (*reader.accepted(open).await?.spec).clone();
+    if rows.iter().all(|row| row.state == RunState::Ended) {
+        return Ok(rows);
+    }
     // Nothing is started, so what the user has set does not matter, and what is wrong with it does not hinder.
     let config = Config::load(&[], &BTreeMap::new())?;
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
-    let daemon = daemon::start(journal, endpoints, (&config, Defaults { spec, prompt: "".into() })).await?;
-    let mut stopped = Vec::new();
-    for row in rows {
-        let done = daemon.runtime.stop_at_rest(row.id, StopReason::Command).await;
-        stopped.push(done.and(daemon.runtime.row(row.id).await)?);
-    }
+    let defaults = Defaults { spec: daemon::spec(&config, Vec::new(), None, state), prompt: "".into() };
+    let daemon = daemon::start(journal, endpoints, (&config, defaults)).await?;
+    let stopped = hold::stop(&daemon.runtime, rows).await;
     daemon.runtime.suspend().await;
-    Ok(stopped)
+    Ok(stopped?)
 }
