@@ -238,7 +238,7 @@ fn killed_at(world: &World, part: &str) {
 /// The trial that the process before, or this one, is at.
 fn trial(world: &World) -> Value {
     let file = fs::read(world.state().join("process.json")).unwrap_or_default();
-    serde_json::from_slice::<Value>(&file).unwrap_or_default()["process"]["trial"].clone()
+    serde_json::from_slice::<Value>(&file).unwrap_or_default()["process"]["doing"]["trying"].clone()
 }
 
 #[test]
@@ -270,6 +270,30 @@ fn a_run_of_which_the_process_dies_is_found_and_given_up() {
     let shown = object(&world.ok(&["runs", "show", &bad, "--json"]));
     assert_eq!((&shown["outcome"], &shown["cause"]), (&json!("failed"), &json!("crash_loop")), "{shown}");
     assert!(shown["error"].as_str().unwrap().contains("while this run alone was under way"), "{shown}");
+}
+
+#[test]
+fn a_run_of_which_the_process_dies_at_once_is_given_up_too() {
+    let world = World::new();
+    let bad = left(&world, &json!([{ "say": "late", "delay": "5m" }]), Signal::KILL);
+    let alone = format!("…{} probation goes on alone", tail(&bad));
+    for _ in 0..2 {
+        killed_at(&world, "asks ");
+    }
+    for _ in 0..6 {
+        killed_at(&world, &alone);
+    }
+    for _ in 0..3 {
+        let mut running = world.running(&ALL);
+        let mut lines = Lines::of(&mut running);
+        lines.until("probation waits whether the process dies without it");
+        lines.until(&alone);
+        running.signal(Signal::KILL);
+        running.end();
+    }
+    let output = world.run(&ALL);
+    assert_eq!(output.status.code(), Some(70), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the process died 9 times"), "{}", stderr(&output));
 }
 
 #[test]
@@ -319,7 +343,8 @@ fn kills_at_any_instant_condemn_nobody() {
     let output = world.run(&[&ALL[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for run in &runs {
-        assert_eq!(object(&world.ok(&["runs", "show", run, "--json"]))["outcome"], "completed");
+        let shown = object(&world.ok(&["runs", "show", run, "--json"]));
+        assert_eq!(shown["outcome"], "completed", "{shown}");
     }
 }
 

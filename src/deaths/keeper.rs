@@ -66,6 +66,17 @@ impl Keeper {
         self.past.suspicion(run)
     }
 
+    /// See [`Past::must_rest`].
+    pub fn must_rest(&self, trial: &Trial) -> bool {
+        self.past.must_rest(trial)
+    }
+
+    /// See [`Past::rest`].
+    pub fn rest(&mut self) {
+        self.past.rest();
+        self.write();
+    }
+
     /// See [`Past::try_out`].
     pub fn try_out(&mut self, trial: Option<Trial>) {
         self.past.try_out(trial);

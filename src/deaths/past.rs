@@ -6,13 +6,13 @@ const DEATHS: usize = 3;
 const WINDOW_MS: u64 = 60_000;
 /// Who dies more slowly than this does not come to that many deaths within the window.
 pub const SLOWEST_MS: u64 = WINDOW_MS / 3;
-/// A run that was alone for so long could have done its step: a death behind that weighs more.
+/// A process that has lived for so long is not killed so fast that nothing could get on: only later deaths condemn.
 pub const LONG_MS: u64 = 2_000;
-const LATE: u32 = 4;
-/// A death before that may be anybody's kill that came before a healthy run could move: one says little.
-const EARLY: u32 = 1;
-/// Three late deaths, or twelve early ones, all at the same step.
-const ENOUGH: u32 = 3 * LATE;
+/// So many of them, all at the same step, are enough.
+const LATE: u32 = 3;
+/// After so many earlier deaths with a run, the process rests for [`LONG_MS`] before the run goes on: if it dies of the run,
+/// that counts, and if it dies while it rests, it dies of something else.
+const EARLY: u32 = 6;
 /// What this program writes; of another version nothing is taken over.
 const VERSION: u32 = 1;
 
@@ -31,7 +31,19 @@ pub struct Past {
 struct Process {
     pid: u32,
     since: Timestamp,
-    trial: Option<Trial>,
+    doing: Doing,
+}
+
+/// What a process was at, as far as a death may have to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Doing {
+    /// All kinds of things.
+    Anything,
+    /// Nothing: it waits before it tries a run.
+    Resting,
+    /// It tries a run.
+    Trying(Trial),
 }
 
 /// A run that is let go on by itself, to see whether the process dies of it.
@@ -43,7 +55,7 @@ pub struct Trial {
     pub step: Seq,
     /// Whether nothing else was under way.
     pub alone: bool,
-    /// Whether it has been tried for [`LONG_MS`].
+    /// Whether the process has lived for [`LONG_MS`].
     pub long: bool,
 }
 
@@ -52,8 +64,8 @@ pub struct Trial {
 struct Blame {
     run: RunId,
     step: Seq,
-    deaths: u32,
-    weight: u32,
+    early: u32,
+    late: u32,
 }
 
 /// How the unfinished runs go on.
@@ -79,17 +91,23 @@ impl Past {
 
     /// Whom the last process tried when it died.
     pub fn tried(&self) -> Option<Trial> {
-        self.process?.trial
+        match self.process?.doing {
+            Doing::Trying(trial) => Some(trial),
+            Doing::Anything | Doing::Resting => None,
+        }
     }
 
     /// A process takes the store over: if the one before has not ended well, that was a death. `step` is where the run that
     /// it tried stands now; `None` if that has ended.
     pub fn take_over(&mut self, (pid, now): (u32, Timestamp), step: Option<Seq>) {
-        let before = self.process.replace(Process { pid, since: now, trial: None });
+        let before = self.process.replace(Process { pid, since: now, doing: Doing::Anything });
         if let Some(before) = before {
             self.deaths.push(now);
-            if let Some(trial) = before.trial {
-                self.blame(trial, step);
+            match before.doing {
+                Doing::Anything => {}
+                // Something else kills processes here, and may have killed them before.
+                Doing::Resting => self.blamed.clear(),
+                Doing::Trying(trial) => self.blame(trial, step),
             }
         }
         self.forget_old(now);
@@ -105,16 +123,15 @@ impl Past {
         if step != Some(trial.step) {
             return;
         }
-        let Blame { deaths, weight, .. } =
-            before.unwrap_or(Blame { run: trial.run, step: trial.step, deaths: 0, weight: 0 });
+        let before = before.unwrap_or(Blame { run: trial.run, step: trial.step, early: 0, late: 0 });
         // In company, a death only says whom to try first.
-        let (death, more) = match (trial.alone, trial.long) {
+        let (early, late) = match (trial.alone, trial.long) {
             (false, _) => (0, 0),
-            (true, false) => (1, EARLY),
-            (true, true) => (1, LATE),
+            (true, false) => (1, 0),
+            (true, true) => (0, 1),
         };
-        let (deaths, weight) = (deaths.saturating_add(death), weight.saturating_add(more));
-        self.blamed.push(Blame { run: trial.run, step: trial.step, deaths, weight });
+        let (early, late) = (before.early.saturating_add(early), before.late.saturating_add(late));
+        self.blamed.push(Blame { early, late, ..before });
     }
 
     /// How the unfinished runs are to go on.
@@ -124,19 +141,37 @@ impl Past {
 
     /// The runs of which the process has died too often, and how often: each alone, at the same step.
     pub fn condemned(&self) -> Vec<(RunId, u32)> {
-        let condemned = self.blamed.iter().filter(|blame| blame.weight >= ENOUGH);
-        condemned.map(|blame| (blame.run, blame.deaths)).collect()
+        let condemned = self.blamed.iter().filter(|blame| blame.late >= LATE);
+        condemned.map(|blame| (blame.run, blame.early.saturating_add(blame.late))).collect()
     }
 
     /// The greater, the earlier a run is tried: so the next death finds it alone.
     pub fn suspicion(&self, run: RunId) -> u32 {
-        self.blamed.iter().find(|blame| blame.run == run).map_or(0, |blame| blame.weight.saturating_add(1))
+        let weight =
+            |blame: &Blame| blame.early.saturating_add(blame.late.saturating_mul(EARLY)).saturating_add(1);
+        self.blamed.iter().find(|blame| blame.run == run).map_or(0, weight)
+    }
+
+    /// Whether the process has died so often soon after it let this run go on, where it stands now, that it is to rest
+    /// before it does so again.
+    pub fn must_rest(&self, trial: &Trial) -> bool {
+        let is_it = |blame: &&Blame| blame.run == trial.run && blame.step == trial.step;
+        self.blamed.iter().find(is_it).is_some_and(|blame| blame.early >= EARLY)
     }
 
     /// Whom this process tries from now on, if anybody.
     pub fn try_out(&mut self, trial: Option<Trial>) {
+        self.does(trial.map_or(Doing::Anything, Doing::Trying));
+    }
+
+    /// This process does nothing from now on.
+    pub fn rest(&mut self) {
+        self.does(Doing::Resting);
+    }
+
+    fn does(&mut self, doing: Doing) {
         if let Some(process) = &mut self.process {
-            process.trial = trial;
+            process.doing = doing;
         }
     }
 
@@ -220,9 +255,8 @@ mod tests {
         let (late, early) = ((long(A, 5), Some(5)), (trial(A, 5), Some(5)));
         check(&[late; 2], &[]);
         check(&[late; 3], &[(A, 3)]);
-        check(&[early; 11], &[]);
-        check(&[early; 12], &[(A, 12)]);
-        check(&[early, late, early, early, late, early], &[(A, 6)]);
+        check(&[early; 50], &[]);
+        check(&[early, late, early, early, late, late], &[(A, 6)]);
         // It came further before it died, or ended.
         check(&[late, late, (long(A, 5), Some(6))], &[]);
         check(&[late, late, (long(A, 6), Some(6))], &[]);
@@ -230,6 +264,23 @@ mod tests {
         // Who was not alone is not to blame; another's death says nothing.
         check(&[(in_company(A, 5), Some(5)); 30], &[]);
         check(&[late, (long(B, 2), Some(2)), late, late, (trial(B, 2), Some(2))], &[(A, 3)]);
+    }
+
+    #[test]
+    fn a_process_that_dies_while_it_rests_dies_of_no_run() {
+        let past = |early: usize| died(&vec![(0, Some(trial(A, 5)), Some(5)); early], 1);
+        let check = |early: usize, trial: Trial, expect: bool| {
+            assert_eq!(past(early).must_rest(&trial), expect, "{early} {trial:?}");
+        };
+        check(5, trial(A, 5), false);
+        check(6, trial(A, 5), true);
+        check(6, trial(A, 7), false);
+        check(6, trial(B, 5), false);
+        let mut past = past(6);
+        past.rest();
+        assert_eq!(past.tried(), None);
+        past.take_over((1, Timestamp(2)), None);
+        assert_eq!((past.suspicion(A), past.must_rest(&trial(A, 5))), (0, false));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) async fn follow(
                 crowd.take(&heard).await?;
                 trials.heard(&heard);
             }
-            () = trials.time() => trials.rang(deaths),
+            () = trials.time() => trials.rang(crowd, deaths)?,
         }
     }
 }

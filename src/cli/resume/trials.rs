@@ -24,6 +24,8 @@ enum Phase {
     Free,
     /// The next one is to be tried.
     Between,
+    /// It is to be tried when the process has rested until then.
+    Resting(SessionId, Trial, Instant),
     /// This one is.
     Trying(Tried),
 }
@@ -57,7 +59,7 @@ impl Trials {
 
     /// Whether every session goes on, and none is tried.
     pub(super) fn is_over(&self) -> bool {
-        self.waiting.is_empty() && !matches!(self.phase, Phase::Trying(_))
+        self.waiting.is_empty() && !matches!(self.phase, Phase::Trying(_) | Phase::Resting(..))
     }
 
     /// Lets go on who may.
@@ -103,13 +105,29 @@ impl Trials {
             return Ok(());
         }
         let trial = hold::first_trial(reader, &open).await;
-        if let Some(trial) = trial.filter(|trial| !crowd.has_settled(trial.run)) {
-            let trial = Trial { alone: crowd.is_quiet(), ..trial };
-            deaths.try_out(Some(trial));
-            let company = if trial.alone { "goes on alone" } else { "goes on beside those before it" };
-            crowd.tell(trial.run, Tone::Quiet, &format!("probation {company}"));
-            self.phase = Phase::Trying(Tried { trial, since: Instant::now(), is_over: false });
+        let Some(trial) = trial.filter(|trial| !crowd.has_settled(trial.run)) else {
+            return crowd.revive(session);
+        };
+        let trial = Trial { alone: crowd.is_quiet(), ..trial };
+        if !(trial.alone && deaths.must_rest(&trial)) {
+            return self.begin((session, trial), crowd, deaths);
         }
+        deaths.rest();
+        crowd.tell(trial.run, Tone::Quiet, "probation waits whether the process dies without it");
+        self.phase = Phase::Resting(session, trial, Instant::now() + Duration::from_millis(LONG_MS));
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        (session, trial): (SessionId, Trial),
+        crowd: &mut Crowd<'_>,
+        deaths: &mut Keeper,
+    ) -> Result<(), Failure> {
+        deaths.try_out(Some(trial));
+        let how = if trial.alone { "goes on alone" } else { "goes on beside those before it" };
+        crowd.tell(trial.run, Tone::Quiet, &format!("probation {how}"));
+        self.phase = Phase::Trying(Tried { trial, since: Instant::now(), is_over: false });
         crowd.revive(session)
     }
 
@@ -125,20 +143,25 @@ impl Trials {
         }
     }
 
-    /// Resolves when the trial has lasted long, or too long; never without one.
+    /// Resolves when the rest is over, or when the trial has lasted long, or too long; else never.
     pub(super) async fn time(&self) {
         match &self.phase {
             Phase::Trying(Tried { trial, since, .. }) => {
                 let limit = if trial.long { SLOWEST_MS } else { LONG_MS };
                 sleep_until(*since + Duration::from_millis(limit)).await;
             }
+            Phase::Resting(_, _, until) => sleep_until(*until).await,
             Phase::Free | Phase::Between => future::pending().await,
         }
     }
 
     /// What [`Trials::time`] waited for has come.
-    pub(super) fn rang(&mut self, deaths: &mut Keeper) {
+    pub(super) fn rang(&mut self, crowd: &mut Crowd<'_>, deaths: &mut Keeper) -> Result<(), Failure> {
         match &mut self.phase {
+            Phase::Resting(session, trial, _) => {
+                let begun = (*session, Trial { long: true, ..*trial });
+                return self.begin(begun, crowd, deaths);
+            }
             Phase::Trying(Tried { trial, .. }) if !trial.long => {
                 trial.long = true;
                 deaths.long();
@@ -146,6 +169,7 @@ impl Trials {
             Phase::Trying(tried) => tried.is_over = true,
             Phase::Free | Phase::Between => {}
         }
+        Ok(())
     }
 }
 

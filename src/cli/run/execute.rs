@@ -1,4 +1,7 @@
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
@@ -24,7 +27,7 @@ use crate::{
     config::Config,
     control::Reader,
     daemon::{self, Daemon},
-    deaths::Start,
+    deaths::{LONG_MS, Start, Trial},
     environment::Variables,
     rehearsal,
 };
@@ -211,7 +214,15 @@ async fn attend(
             "probation the process has died {died} times within a minute; run {} is watched",
             trial.run
         ));
-        deaths.try_out(Some(trial));
+        let rests = deaths.must_rest(&trial);
+        if rests {
+            deaths.rest();
+            tokio::select! {
+                exit = signals.either() => return Ok(Followed::Left(exit)),
+                () = tokio::time::sleep(Duration::from_millis(LONG_MS)) => {}
+            }
+        }
+        deaths.try_out(Some(Trial { long: rests, ..trial }));
     }
     let carried =
         carry_out(runtime, (job, args.conversation.key.as_deref()), (target, &reader), signals, ids);
