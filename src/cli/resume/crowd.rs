@@ -151,14 +151,12 @@ impl<'a> Crowd<'a> {
         let news = self.revived.entry(session).or_default();
         *news |= matches!(record.body, Body::SessionRevived(_)) && record.at >= self.since;
         let is_news = *news;
-        let run = match &record.body {
-            Body::SessionRevived(_) => self.first_of(session),
-            Body::RunAccepted(accepted) if is_news => {
-                self.enter(self.runtime.row(accepted.run).await?);
-                Some(accepted.run)
-            }
-            body => body.run(),
-        };
+        if let Body::RunAccepted(accepted) = &record.body
+            && is_news
+        {
+            self.enter(self.runtime.row(accepted.run).await?);
+        }
+        let run = record.body.run().or_else(|| self.first_of(session));
         let Some(member) = run.and_then(|run| self.runs.get_mut(&run)) else { return Ok(()) };
         let (run, line) = (member.row.id, member.progress.line(record));
         // An end is always news: the run had none when it came in.

@@ -224,8 +224,13 @@ async fn attend(
         }
         deaths.try_out(Some(Trial { long: rests, ..trial }));
     }
-    let carried =
-        carry_out(runtime, (job, args.conversation.key.as_deref()), (target, &reader), signals, ids);
+    let carried = Box::pin(carry_out(
+        runtime,
+        (job, args.conversation.key.as_deref()),
+        (target, &reader),
+        signals,
+        ids,
+    ));
     hold::attend(runtime, orders, deaths.attend(carried)).await
 }
 
