@@ -384,7 +384,8 @@ fn a_hundred_sessions_are_suspended_and_stopped_together() {
     let told = tokio::time::Instant::now();
     drop(lines);
     assert_eq!(running.end().status.code(), Some(143));
-    eprintln!("100 sessions suspended in {:?}", told.elapsed());
+    // Within a second on a machine with nothing else to do.
+    assert!(told.elapsed() < std::time::Duration::from_secs(3), "{:?}", told.elapsed());
     let mut running = world.running(&ALL);
     let mut lines = Lines::of(&mut running);
     for _ in 0..100 {

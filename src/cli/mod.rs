@@ -27,7 +27,7 @@ mod tree;
 mod wire;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
@@ -35,6 +35,9 @@ use crate::{environment::Variables, secret};
 use exit::{Exit, Failure};
 use inquiry::Inquiry;
 use output::say;
+
+/// How long what runs on threads of its own may take when all else has ended.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
@@ -107,7 +110,10 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
     })?;
-    runtime.block_on(dispatch(cli.command, &variables))
+    let done = runtime.block_on(dispatch(cli.command, &variables));
+    // What a tool still reads or writes is cut as by a kill: a signal ends the process within a second.
+    runtime.shutdown_timeout(LAST_WORDS);
+    done
 }
 
 async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {
