@@ -191,17 +191,33 @@ impl Endpoints {
 
     /// Adds what a run with this spec will ask. Only here the keys of providers are looked at.
     pub async fn offer(&mut self, spec: &RunSpec, variables: &Variables) -> Result<(), StartError> {
+        match self.offer_what_is_there(spec, variables).await.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Likewise, but for the providers that cannot be had: those are returned, each with the reason.
+    pub async fn offer_what_is_there(
+        &mut self,
+        spec: &RunSpec,
+        variables: &Variables,
+    ) -> Vec<(Arc<str>, StartError)> {
+        let mut missing = Vec::new();
         for link in &spec.chain {
             if self.providers.contains_key(&link.provider) {
                 continue;
             }
-            let provider = match spec.script.filter(|script| stage(*script) == link.provider) {
-                Some(script) => self.play(script).await?,
-                None => self.connect(&link.provider, variables)?,
+            let made = match spec.script.filter(|script| stage(*script) == link.provider) {
+                Some(script) => self.play(script).await,
+                None => self.connect(&link.provider, variables),
             };
-            self.providers.insert(Arc::clone(&link.provider), provider);
+            match made {
+                Ok(provider) => drop(self.providers.insert(Arc::clone(&link.provider), provider)),
+                Err(error) => missing.push((Arc::clone(&link.provider), error)),
+            }
         }
-        Ok(())
+        missing
     }
 
     fn connect(&self, name: &str, variables: &Variables) -> Result<(Arc<dyn Provider>, usize), StartError> {

@@ -9,6 +9,7 @@ pub mod config;
 pub mod control;
 pub mod credential;
 pub mod daemon;
+pub mod deaths;
 pub mod environment;
 pub mod models;
 pub mod ollama;

@@ -56,6 +56,23 @@ impl Runtime {
         Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
     }
 
+    /// Ends a run as `failed(crash_loop)`, because the process dies whenever its session is opened: without opening it,
+    /// so it must not be live here. `error` says what is known of the deaths. Resolves when the run's end is on disk; what
+    /// waits behind the run goes on when its session is revived.
+    pub async fn give_up(&self, run: RunId, error: &str) -> Result<(), RunError> {
+        for _ in 0..TRIES {
+            let row = self.row(run).await?;
+            if row.state == RunState::Ended {
+                return Ok(());
+            }
+            if self.ask(|reply| SessionsMsg::GiveUp((row.session, run), error.into(), reply)).await.is_none()
+            {
+                self.alive()?;
+            }
+        }
+        Err(RunError::StillRunning(run))
+    }
+
     /// Stops a run whose session is not live here, and starts nothing of that session: what waits behind the run goes on
     /// waiting. Needs no provider and no tool. Resolves when the run's end is on disk.
     pub async fn stop_at_rest(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {

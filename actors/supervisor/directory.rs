@@ -275,6 +275,21 @@ impl Directory {
         }
     }
 
+    /// Ends a run as `failed(crash_loop)` without opening its session, which must not be here yet.
+    pub(super) fn give_up(
+        &mut self,
+        (session, run): (SessionId, RunId),
+        error: String,
+        reply: RpcReplyPort<()>,
+    ) {
+        if self.suspended || self.entries.contains_key(&session) {
+            tracing::warn!(%session, %run, "a run of a session that is here is not given up");
+            return;
+        }
+        self.entries.insert(session, Entry::new(None));
+        self.bury(session, Some(run), Cause::CrashLoop { error }, Then::Tell(reply));
+    }
+
     /// Ends open runs of the session, or one of them, for nobody else will; until that is done, what comes in waits.
     fn bury(&mut self, session: SessionId, run: Option<RunId>, cause: Cause, then: Then) {
         tracing::error!(%session, %cause, "the session's runs are ended");
@@ -312,6 +327,17 @@ impl Directory {
                 self.forget(session);
                 let why = NotAccepted::KeepsDying(session);
                 waiting.into_iter().for_each(|message| refuse(Some(message), &why));
+            }
+            Place::Burying(_, Then::Tell(reply)) => {
+                if waiting.is_empty() {
+                    self.forget(session);
+                } else {
+                    entry.place = Place::Opening(waiting);
+                    self.open(session);
+                }
+                if reply.send(()).is_err() {
+                    tracing::debug!(%session, "nobody waits for the burial any more");
+                }
             }
             Place::Burying(_, Then::Quarantine(why)) => {
                 let refusal = NotAccepted::Quarantined { session, error: why.clone() };

@@ -2,7 +2,7 @@
 
 use std::{mem::take, sync::Arc};
 
-use ractor::ActorRef;
+use ractor::{ActorRef, RpcReplyPort};
 
 use crate::{
     policy::{Deaths, InARow},
@@ -56,6 +56,8 @@ pub(super) enum Then {
     Forget,
     /// The session is left alone: why.
     Quarantine(String),
+    /// The session is left alone until somebody wants it; whoever wanted the burial is told.
+    Tell(RpcReplyPort<()>),
 }
 
 impl Place {

@@ -6,7 +6,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent
 
 use crate::{
     look::Look,
-    model::SessionId,
+    model::{RunId, SessionId},
     session::SessionMsg,
     supervisor::{
         directory::{Directory, Foundation},
@@ -24,6 +24,8 @@ pub(crate) enum SessionsMsg {
     To(SessionId, Arc<NewSession>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
+    /// Ends a run as `failed(crash_loop)` of this, without opening its session; answered when that is on disk.
+    GiveUp((SessionId, RunId), String, RpcReplyPort<()>),
     /// Ends all tasks and all sessions, without a record; nothing is opened any more.
     Suspend(RpcReplyPort<()>),
     /// What it knows.
@@ -80,6 +82,7 @@ impl Actor for SessionSupervisor {
                 directory.deliver(session, Some(new), Some(message));
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
+            SessionsMsg::GiveUp(which, error, reply) => directory.give_up(which, error, reply),
             SessionsMsg::Suspend(reply) => directory.suspend(reply),
             SessionsMsg::Look(look) => look.at(directory)?,
             SessionsMsg::Inner(Inner::Opened(session, opened)) => directory.opened(session, *opened).await?,

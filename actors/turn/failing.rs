@@ -93,7 +93,9 @@ impl Draft {
             let skipped = Arc::clone(skipped);
             return self.push(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
         }
-        let failure = asking.last_failure().or_else(|| skipped.iter().map(reason).next()).cloned();
+        // That the process ended does not say why nobody can be asked.
+        let last = asking.last_failure().filter(|failure| failure.class != FailureClass::Interrupted);
+        let failure = last.or_else(|| skipped.iter().map(reason).next()).cloned();
         let none = || Failure::new(FailureClass::ModelNotFound, "there is no model to ask");
         let has_more = spec.chain.len() > 1 || skipped.iter().any(|link| named(link).is_some());
         let ends = if has_more { asking.ends(&spec.chain, skipped) } else { Vec::new() };

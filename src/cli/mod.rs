@@ -6,6 +6,7 @@ mod chaos;
 mod completions;
 mod config;
 mod exit;
+mod hold;
 mod inquiry;
 mod journal;
 mod live;
@@ -15,6 +16,7 @@ mod progress;
 mod providers;
 mod rehearse;
 mod report;
+mod resume;
 mod run;
 mod runs;
 mod sessions;
@@ -28,7 +30,7 @@ mod waits;
 mod wire;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
@@ -36,6 +38,9 @@ use crate::{environment::Variables, process::runner, secret};
 use exit::{Exit, Failure};
 use inquiry::Inquiry;
 use output::say;
+
+/// How long what runs on threads of its own may take when all else has ended.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
@@ -114,13 +119,16 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
     })?;
-    runtime.block_on(dispatch(cli.command, &variables))
+    let done = runtime.block_on(dispatch(cli.command, &variables));
+    // What a tool still reads or writes is cut as by a kill: a signal ends the process within a second.
+    runtime.shutdown_timeout(LAST_WORDS);
+    done
 }
 
 async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => return run::execute(*args, variables).await,
-        Command::Runs(args) => runs::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Runs(args) => return runs::execute(args, variables).await,
         Command::Sessions(args) => sessions::execute(args, &Inquiry::new(variables)?).await?,
         Command::Journal(args) => journal::execute(args, &Inquiry::new(variables)?).await?,
         Command::Tree(args) => tree::execute(args, &Inquiry::new(variables)?).await?,

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::{
     exit::{Exit, Failure},
+    hold::Signals,
     output::{print, say},
-    run::Interruption,
 };
 use crate::rehearsal::{NOTICE, Rehearsal, Script};
 
@@ -31,7 +31,7 @@ pub(crate) async fn execute(args: RehearseArgs) -> Result<(), Failure> {
             Script::parse(&json).map_err(|error| wrong(error.to_string()))?
         }
     };
-    let mut signals = Interruption::listen()?;
+    let mut signals = Signals::listen()?;
     let running = Rehearsal::start(&*args.listen, Arc::new(script)).await.map_err(|error| {
         Failure::usage(format!("--listen {}: {error}; give an address like 127.0.0.1:0", args.listen))
     })?;

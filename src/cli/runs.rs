@@ -9,15 +9,18 @@ use serde_json::Value;
 
 use super::{
     ListArgs,
-    exit::Failure,
+    exit::{Exit, Failure},
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
     progress::{dollars, seconds},
-    report, table, waits,
+    report,
+    resume::{self, ResumeArgs},
+    table, waits,
 };
 use crate::{
     clock::{SystemClock, rfc3339},
     control::{Answer, Request, RunDetail},
+    environment::Variables,
 };
 
 /// The runs in the store
@@ -39,22 +42,23 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    Resume(ResumeArgs),
 }
 
-/// Shows what is asked for.
-pub(crate) async fn execute(args: RunsArgs, inquiry: &Inquiry) -> Result<(), Failure> {
-    match args.verb {
+/// Does what is asked for.
+pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exit, Failure> {
+    let inquiry = || Inquiry::new(variables);
+    let told = match args.verb {
+        Verb::Resume(args) => return resume::execute(&args, variables).await,
         Verb::List(list) => {
-            let Answer::Runs(rows) = inquiry.ask(&Request::RunsList { max: list.max }).await? else {
+            let Answer::Runs(rows) = inquiry()?.ask(&Request::RunsList { max: list.max }).await? else {
                 return Err(other_answer().into());
             };
-            if list.json {
-                return print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()));
-            }
-            print(&table_of(&rows))
+            let json = || Value::from(rows.iter().map(report::run).collect::<Vec<_>>());
+            if list.json { print_json(&json()) } else { print(&table_of(&rows)) }
         }
         Verb::Show { id, json } => {
-            let Answer::Run(run) = inquiry.ask(&Request::RunsShow { run: id }).await? else {
+            let Answer::Run(run) = inquiry()?.ask(&Request::RunsShow { run: id }).await? else {
                 return Err(other_answer().into());
             };
             if json {
@@ -63,7 +67,8 @@ pub(crate) async fn execute(args: RunsArgs, inquiry: &Inquiry) -> Result<(), Fai
                 print(&shown(&run, SystemClock::default().at()))
             }
         }
-    }
+    };
+    told.map(|()| Exit::Ok)
 }
 
 /// Runs in columns.

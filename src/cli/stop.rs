@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     Defaults,
-    model::{RunRow, RunState, StopReason},
+    model::{RunRow, RunState},
     port::{Journal, Read},
 };
 use serde_json::Value;
@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::{
     exit::Failure,
+    hold,
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json},
     report, runs,
@@ -82,11 +83,7 @@ async fn alone(run: Option<&str>, journal: Arc<dyn Journal>, state: &Path) -> Re
     let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else { return Ok(rows) };
     let spec = (*reader.accepted(open).await?.spec).clone();
     let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
-    let mut stopped = Vec::new();
-    for row in rows {
-        let done = daemon.runtime.stop_at_rest(row.id, StopReason::Command).await;
-        stopped.push(done.and(daemon.runtime.row(row.id).await)?);
-    }
+    let stopped = hold::stop(&daemon.runtime, rows).await;
     daemon.runtime.suspend().await;
-    Ok(stopped)
+    Ok(stopped?)
 }

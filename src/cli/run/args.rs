@@ -85,6 +85,9 @@ pub(crate) struct ConversationArgs {
     /// Continue a conversation with TEXT, or its unfinished run without: a run's or session's id or key, or `last`
     #[arg(long, value_name = "ID")]
     pub(crate) resume: Option<String>,
+    /// A name for this very task: a repeat gets the first run, whatever else it says
+    #[arg(long, requires = "text")]
+    pub(crate) key: Option<String>,
 }
 
 /// What a new run is given; an accepted one keeps what it has.

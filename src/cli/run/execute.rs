@@ -1,34 +1,33 @@
 use std::{
-    io::Read,
     path::{Path, PathBuf},
-    sync::Arc,
+    time::Duration,
 };
 
-use bytes::Bytes;
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{Levels, RunId, RunSpec, SessionId, Thinking, ThinkingStyle},
-    port::Journal,
+    model::{RunId, RunRow, RunSpec, RunState, SessionId},
+    port::Read,
 };
 
 use super::{
     args::RunArgs,
-    follow::{self, Followed, Signals},
-    model, orders, pictures,
+    follow::{self, Followed},
+    pictures,
     target::Target,
+    task::{Task, endpoints, new_spec, notes, read_text},
 };
 use crate::{
     cli::{
-        budget,
         exit::{Exit, Failure},
-        inquiry,
+        hold::{self, Holding, Signals},
         output::{Teller, print, print_json, say},
         progress::{Progress, dollars, seconds},
         report, workspace,
     },
     config::Config,
-    control::{Desk, Orders, Reader, Server},
-    daemon::{self, Endpoints},
+    control::Reader,
+    daemon::{self, Daemon},
+    deaths::{LONG_MS, Start, Trial},
     environment::Variables,
     rehearsal,
 };
@@ -36,24 +35,20 @@ use crate::{
 /// A run that is waited for.
 type Ids = (RunId, SessionId);
 
-/// What a new run is to do.
-struct Task {
-    text: Arc<str>,
-    images: Vec<Bytes>,
-}
-
 /// What is to be done.
 enum Job {
     /// A new run.
     Submit { task: Task, spec: RunSpec },
     /// A run that was accepted earlier.
     GoOn { ids: Ids, spec: RunSpec },
+    /// The first run of the key, which has ended.
+    Tell { ids: Ids, spec: RunSpec },
 }
 
 impl Job {
     fn spec(&self) -> &RunSpec {
         match self {
-            Self::Submit { spec, .. } | Self::GoOn { spec, .. } => spec,
+            Self::Submit { spec, .. } | Self::GoOn { spec, .. } | Self::Tell { spec, .. } => spec,
         }
     }
 }
@@ -134,59 +129,116 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
         None => None,
     };
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let store = Store { journal: inquiry::open(&state, durability.into()).await?, state };
-    let (desk, mut orders) = Desk::new(Reader::new(Arc::clone(&store.journal)));
-    let server = Server::start(&store.state, desk).map_err(|error| say(format!("control   {error}"))).ok();
-    let followed = hold(args, (&config, variables), (&store, &mut orders), new, ids).await;
-    if let Some(server) = server {
-        // Nobody carries anything out any more; whoever still waits for that looks for himself.
-        drop(orders);
-        server.stop().await;
-    }
-    followed
-}
-
-/// The store that this process holds, and where it is.
-struct Store {
-    journal: Arc<dyn Journal>,
-    state: PathBuf,
+    let mut holding = Holding::take(state, durability.into()).await?;
+    let followed = hold(args, (&config, variables), &mut holding, new, ids).await;
+    holding.release(followed).await
 }
 
 /// Runs while this process holds the store, and carries out the orders that others give it.
 async fn hold(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
-    (store, orders): (&Store, &mut Orders),
+    holding: &mut Holding,
     new: Option<(Task, PathBuf)>,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
-    let reader = Reader::new(Arc::clone(&store.journal));
-    let target = Target::find(&reader, &args.conversation).await?;
-    let mut endpoints = endpoints(args, (config, variables), &target, &store.state).await;
-    let job = if let Some((task, place)) = new {
-        Job::Submit { task, spec: new_spec((config, args), &target, &endpoints, (&place, &store.state))? }
-    } else {
-        let (row, spec) = target.unfinished()?;
-        Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
+    let reader = holding.reader();
+    let first = match &new {
+        Some((task, _)) => first_of_key(&reader, args.conversation.key.as_deref(), &task.text).await?,
+        None => None,
     };
-    endpoints.offer(job.spec(), variables).await?;
-    for (_, spec) in &target.open {
-        endpoints.offer(spec, variables).await?;
+    let target = match &first {
+        Some(row) => Target::of_run(&reader, row.clone()).await?,
+        None => Target::find(&reader, &args.conversation).await?,
+    };
+    let mut endpoints = endpoints(args, (config, variables), &target, &holding.state).await;
+    let job = match (first, new) {
+        (Some(row), _) if row.state == RunState::Ended => {
+            let spec = RunSpec::clone(&reader.accepted(&row).await?.spec);
+            Job::Tell { ids: (row.id, row.session), spec }
+        }
+        (None, Some((task, place))) => Job::Submit {
+            task,
+            spec: new_spec((config, args), &target, &endpoints, (&place, &holding.state))?,
+        },
+        (Some(_), _) | (None, None) => {
+            let (row, spec) = target.unfinished()?;
+            Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
+        }
+    };
+    if !matches!(job, Job::Tell { .. }) {
+        endpoints.offer(job.spec(), variables).await?;
+        for (_, spec) in &target.open {
+            endpoints.offer(spec, variables).await?;
+        }
     }
     if target.elsewhere > 0 {
-        say(format!("waiting   {} unfinished in other sessions; see `hermod runs list`", target.elsewhere));
+        let n = target.elsewhere;
+        say(format!(
+            "waiting   {n} unfinished in other sessions: they go on with `hermod runs resume --all`"
+        ));
     }
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
-    let daemon = daemon::start(Arc::clone(&store.journal), endpoints, (config, defaults)).await?;
-    let job = (job, Teller::new(variables));
-    let followed = carry_out(&daemon.runtime, job, (&target, &reader), orders, ids).await;
+    let daemon = daemon::start(holding.journal.clone(), endpoints, (config, defaults)).await?;
+    let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
     let told = match &followed {
         Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
         Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
     };
     daemon.runtime.suspend().await;
     told.and(followed)
+}
+
+/// The run that was accepted first with this key, if there is one. What differs from it does not count.
+async fn first_of_key(reader: &Reader, key: Option<&str>, text: &str) -> Result<Option<RunRow>, Failure> {
+    let Some(key) = key else { return Ok(None) };
+    let Some(row) = reader.runs(Read::RunOfKey(key.into())).await?.pop() else { return Ok(None) };
+    say(format!("known     key {key} stands for run {} session {}", row.id, row.session));
+    if *reader.accepted(&row).await?.input != *text {
+        say("known     TEXT is another one than that of the first run, and is not used");
+    }
+    Ok(Some(row))
+}
+
+/// Carries the job out, and the orders of others meanwhile.
+async fn attend(
+    (daemon, args): (&Daemon, &RunArgs),
+    holding: &mut Holding,
+    job: (Job, Teller),
+    target: &Target,
+    ids: &mut Option<Ids>,
+) -> Result<Followed, Failure> {
+    let (runtime, reader) = (&daemon.runtime, holding.reader());
+    let Holding { orders, signals, deaths, .. } = holding;
+    let before = target.open.iter().map(|(row, _)| row);
+    hold::end_condemned(runtime, deaths, before.clone()).await?;
+    // Only one session goes on here: whose death it would be is known.
+    if let Start::Probation(died) = deaths.start()
+        && let Some(trial) = hold::first_trial(&reader, before).await
+    {
+        say(format!(
+            "probation the process has died {died} times within a minute; run {} is watched",
+            trial.run
+        ));
+        let rests = deaths.must_rest(&trial);
+        if rests {
+            deaths.rest();
+            tokio::select! {
+                exit = signals.either() => return Ok(Followed::Left(exit)),
+                () = tokio::time::sleep(Duration::from_millis(LONG_MS)) => {}
+            }
+        }
+        deaths.try_out(Some(Trial { long: rests, ..trial }));
+    }
+    let carried = Box::pin(carry_out(
+        runtime,
+        (job, args.conversation.key.as_deref()),
+        (target, &reader),
+        signals,
+        ids,
+    ));
+    hold::attend(runtime, orders, deaths.attend(carried)).await
 }
 
 /// Other runs of the conversation go on when somebody wants them to.
@@ -200,21 +252,21 @@ async fn tell_rest(runtime: &Runtime, session: SessionId) -> Result<(), Failure>
 
 async fn carry_out(
     runtime: &Runtime,
-    (job, teller): (Job, Teller),
+    ((job, teller), key): ((Job, Teller), Option<&str>),
     (target, reader): (&Target, &Reader),
-    orders: &mut Orders,
+    signals: &mut Signals,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
-    let mut signals = Signals::listen()?;
     announce(job.spec());
     match job {
         Job::Submit { task, spec } => {
             notes(&spec, &task).iter().for_each(say);
             let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
             let place = spec.workspace.clone();
-            let session = target.choice.clone();
-            let images = task.images;
-            let request = RunRequest { session, images, spec: Some(spec), ..RunRequest::new(task.text) };
+            let (session, images) = (target.choice.clone(), task.images);
+            let idempotency_key = key.map(Into::into);
+            let text = RunRequest::new(task.text);
+            let request = RunRequest { session, images, spec: Some(spec), idempotency_key, ..text };
             let accepted = tokio::select! {
                 biased;
                 accepted = runtime.submit(request) => accepted?,
@@ -225,9 +277,8 @@ async fn carry_out(
             say(format!("with      {model} in {place}"));
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
-            let telling = (Progress::new(accepted.run), teller);
-            let following = follow::follow(runtime, accepted.run, telling, (watch, signals));
-            orders::attend(runtime, accepted.session, orders, following).await
+            follow::follow(runtime, accepted.run, (Progress::new(accepted.run), teller), (watch, signals))
+                .await
         }
         Job::GoOn { ids: (run, session), .. } => {
             *ids = Some((run, session));
@@ -242,10 +293,16 @@ async fn carry_out(
                     Ok::<(), Failure>(())
                 })
                 .await?;
+            if runtime.row(run).await?.state == RunState::Ended {
+                return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
+            }
             let watch = runtime.watch(session, next);
             runtime.revive(session)?;
-            let following = follow::follow(runtime, run, (progress, teller), (watch, signals));
-            orders::attend(runtime, session, orders, following).await
+            follow::follow(runtime, run, (progress, teller), (watch, signals)).await
+        }
+        Job::Tell { ids: (run, session), .. } => {
+            *ids = Some((run, session));
+            Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)))
         }
     }
 }
@@ -254,82 +311,4 @@ fn announce(spec: &RunSpec) {
     if spec.script.is_some() {
         say(format!("rehearsal {}", rehearsal::NOTICE));
     }
-}
-
-/// What of the task a model of the chain is not told, and why.
-fn notes(spec: &RunSpec, task: &Task) -> Vec<String> {
-    let thinking = spec.untold().map(|(model, level)| {
-        let traits = spec.traits_of(model);
-        let why = match (traits.thinking, traits.levels) {
-            (None, _) => format!("how {model} is told is not known; set thinking in [models.\"{model}\"]"),
-            (Some(ThinkingStyle::None), _) => format!("{model} cannot be told how much to think"),
-            (Some(_), levels) => {
-                let levels = levels.into_iter().flat_map(Levels::iter).map(Thinking::name);
-                format!("{model} takes only {}", levels.collect::<Vec<_>>().join(", "))
-            }
-        };
-        format!("thinking  {} is left out: {why}", level.name())
-    });
-    let blind = spec.chain.iter().filter(|model| !task.images.is_empty() && !spec.traits_of(model).sees());
-    let images =
-        blind.map(|model| format!("images    {model} does not see pictures; it is told that they are there"));
-    thinking.chain(images).collect()
-}
-
-async fn endpoints(
-    args: &RunArgs,
-    (config, variables): (&Config, &Variables),
-    target: &Target,
-    state: &Path,
-) -> Endpoints {
-    let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.before).collect();
-    let found = model::providers((config, variables), args, &known).await;
-    Endpoints::new(found, state.to_owned(), config.provider_defaults)
-}
-
-fn new_spec(
-    (config, args): (&Config, &RunArgs),
-    target: &Target,
-    endpoints: &Endpoints,
-    (place, state): (&Path, &Path),
-) -> Result<RunSpec, Failure> {
-    let choice = model::choose((config, args), target.before.as_ref(), endpoints.found(), state)?;
-    let budget = args.task.budget.unwrap_or_default();
-    let mut spec = daemon::spec(config, choice.chain, choice.script, place);
-    if budget.amounts.usd.is_some() {
-        return Err(no_limit_in_dollars(&spec));
-    }
-    budget.apply(&mut spec.limits);
-    // Whoever waits at a terminal ends a run when he has waited enough: only a limit of the user's own counts.
-    let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
-    spec.limits.timeout_ms = args.task.timeout.map(budget::millis).or(configured);
-    let session = target.before.as_ref().and_then(|before| before.thinking);
-    spec.thinking = args.asking.thinking.or(session).or(spec.thinking);
-    spec.system = args.task.system.as_deref().map(Into::into);
-    Ok(spec)
-}
-
-fn no_limit_in_dollars(spec: &RunSpec) -> Failure {
-    let unpriced = spec.chain.iter().find(|model| spec.traits_of(model).price.is_none());
-    let why = match unpriced {
-        Some(model) => format!("the price of {model} is not known, so no limit in dollars can be kept"),
-        None => "limits in dollars are not kept yet".to_owned(),
-    };
-    Failure::usage(format!("--budget usd: {why}; limit tokens instead"))
-}
-
-/// The task: TEXT itself, or all of standard input if it is `-`.
-fn read_text(text: &str) -> Result<Arc<str>, Failure> {
-    let mut input = String::new();
-    let text = if text == "-" {
-        let read = std::io::stdin().lock().read_to_string(&mut input);
-        read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
-        &input
-    } else {
-        text
-    };
-    if text.trim().is_empty() {
-        return Err(Failure::usage("TEXT is empty; say what is to be done"));
-    }
-    Ok(text.into())
 }

@@ -1,13 +1,11 @@
-use std::io;
-
 use hermod_actors::{
     RunResult, Runtime, Watch,
     model::{Body, EventBody, Record, RunId, RunState, StopReason},
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{
     exit::{Exit, Failure},
+    hold::Signals,
     output::Teller,
     progress::Progress,
 };
@@ -23,44 +21,13 @@ pub(crate) enum Followed {
     Left(Exit),
 }
 
-/// The signals that a run listens to.
-#[derive(Debug)]
-pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    /// Listens from now on: neither signal ends the process any more.
-    pub(crate) fn listen() -> Result<Self, Failure> {
-        let listen = || -> io::Result<Self> {
-            Ok(Self {
-                interrupt: signal(SignalKind::interrupt())?,
-                terminate: signal(SignalKind::terminate())?,
-            })
-        };
-        listen().map_err(|error| Failure {
-            exit: Exit::Internal,
-            text: format!("signals cannot be listened to: {error}"),
-        })
-    }
-
-    /// Resolves at either signal, with the exit it asks for.
-    pub(crate) async fn either(&mut self) -> Exit {
-        tokio::select! {
-            _ = self.interrupt.recv() => Exit::Interrupted,
-            _ = self.terminate.recv() => Exit::Suspended,
-        }
-    }
-}
-
 /// Tells what a run does until it ends, is parked, or a signal comes. The first SIGINT stops the run, a second one leaves it at
 /// that; SIGTERM leaves at once.
 pub(crate) async fn follow(
     runtime: &Runtime,
     run: RunId,
     (mut progress, mut teller): (Progress, Teller),
-    (mut watch, mut signals): (Watch, Signals),
+    (mut watch, signals): (Watch, &mut Signals),
 ) -> Result<Followed, Failure> {
     let mut stopping = false;
     loop {

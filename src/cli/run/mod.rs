@@ -4,11 +4,10 @@ mod args;
 mod execute;
 mod follow;
 mod model;
-mod orders;
 mod pictures;
 mod target;
+mod task;
 
 pub(crate) use args::{Durability, RunArgs};
 pub(crate) use execute::execute;
-pub(crate) use follow::Signals as Interruption;
 pub(crate) use model::{Local, discover};

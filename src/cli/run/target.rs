@@ -39,6 +39,20 @@ impl Target {
             }
             (None, None) => (SessionChoice::New, None, None),
         };
+        Self::of(reader, choice, session, named).await
+    }
+
+    /// The conversation of a run.
+    pub(crate) async fn of_run(reader: &Reader, row: RunRow) -> Result<Self, Failure> {
+        Self::of(reader, SessionChoice::Id(row.session), Some(row.session), Some(row)).await
+    }
+
+    async fn of(
+        reader: &Reader,
+        choice: SessionChoice,
+        session: Option<SessionId>,
+        named: Option<RunRow>,
+    ) -> Result<Self, Failure> {
         let (mine, others): (Vec<_>, Vec<_>) =
             reader.runs(Read::OpenRuns).await?.into_iter().partition(|row| Some(row.session) == session);
         let mut open = Vec::new();
@@ -57,8 +71,11 @@ impl Target {
     pub(crate) fn unfinished(&self) -> Result<&(RunRow, RunSpec), Failure> {
         let waiting = match self.elsewhere {
             0 => String::new(),
-            1 => "; 1 unfinished run waits in another session, see `hermod runs list`".into(),
-            n => format!("; {n} unfinished runs wait in other sessions, see `hermod runs list`"),
+            1 => "; 1 unfinished run waits in another session: it goes on with `hermod runs resume --all`"
+                .into(),
+            n => format!(
+                "; {n} unfinished runs wait in other sessions: they go on with `hermod runs resume --all`"
+            ),
         };
         match &self.named {
             Some(row) if row.state == RunState::Ended => {

@@ -1,0 +1,148 @@
+//! What other processes want of the runs of this one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use hermod_actors::{
+    RunError, Runtime, SessionPlace,
+    model::{CallId, RunRow, SessionId, StopReason, Verdict},
+};
+use tokio::time::timeout;
+
+use crate::control::{Answer, Fault, Order, Ordered, Orders};
+
+/// How long a stopped run may take to its end before it is told as it is.
+const ENDING: Duration = Duration::from_secs(5);
+/// How long what was begun may take when this process ends: it is to be gone within a second of being told to.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Carries orders out for as long as `following` goes on, and those that are begun to their end.
+pub(crate) async fn attend<T>(
+    runtime: &Runtime,
+    orders: &mut Orders,
+    following: impl Future<Output = T>,
+) -> T {
+    orders.carried_out_by(runtime);
+    let mut begun = FuturesUnordered::new();
+    let mut following = pin!(following);
+    let followed = loop {
+        tokio::select! {
+            biased;
+            followed = &mut following => break followed,
+            Some(()) = begun.next(), if !begun.is_empty() => {}
+            Some(ordered) = orders.recv() => begun.push(carry_out(runtime, ordered)),
+        }
+    };
+    orders.close();
+    let rest = async { while begun.next().await.is_some() {} };
+    if timeout(GRACE, rest).await.is_err() {
+        tracing::warn!("an order is left without its answer");
+    }
+    followed
+}
+
+async fn carry_out(runtime: &Runtime, Ordered { order, reply }: Ordered) {
+    let done = match order {
+        Order::Stop(rows) => stop(runtime, rows).await.map(Answer::Stopped).map_err(Fault::from),
+        Order::Steer { run, text } => steer(runtime, &run, text).await,
+        Order::Decide { run, call, verdict } => decide(runtime, (&run, call), verdict).await,
+        Order::Providers => Ok(Answer::Providers(runtime.providers().await)),
+        Order::ResetProvider(name) => reset(runtime, name).await,
+    };
+    if reply.send(done.unwrap_or_else(Answer::Refused)).is_err() {
+        tracing::debug!("whoever gave an order has gone");
+    }
+}
+
+/// The sessions that are under way in this process.
+async fn under_way(runtime: &Runtime) -> Result<BTreeSet<SessionId>, RunError> {
+    let sessions = runtime.tree().await?.sessions.into_iter();
+    let here = sessions.filter(|status| !matches!(status.place, SessionPlace::Quarantined(_)));
+    Ok(here.map(|status| status.session).collect())
+}
+
+/// Stops runs of this process, and runs that nobody runs: all sessions at the same time. Says what became of them.
+pub(crate) async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+    let here = under_way(runtime).await?;
+    let mut sessions: BTreeMap<SessionId, Vec<RunRow>> = BTreeMap::new();
+    for row in rows {
+        sessions.entry(row.session).or_default().push(row);
+    }
+    let stops = sessions.into_iter().map(|(session, rows)| {
+        let is_here = here.contains(&session);
+        async move { if is_here { stop_here(runtime, rows).await } else { stop_at_rest(runtime, rows).await } }
+    });
+    let mut stopped = Vec::new();
+    // Nobody's failure leaves another run going.
+    for rows in join_all(stops).await {
+        stopped.extend(rows?);
+    }
+    stopped.sort_by_key(|row| row.id);
+    Ok(stopped)
+}
+
+/// Stops runs of one session that is under way.
+async fn stop_here(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+    // What waits behind a run is stopped before it, so that it does not begin.
+    for row in rows.iter().rev() {
+        runtime.stop(row.id, StopReason::Command).await?;
+    }
+    for row in &mut rows {
+        match runtime.wait(row.id, Some(ENDING)).await {
+            Ok(_) | Err(RunError::StillRunning(_)) => *row = runtime.row(row.id).await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rows)
+}
+
+/// Stops runs of one session that nobody runs.
+async fn stop_at_rest(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+    for row in &mut rows {
+        runtime.stop_at_rest(row.id, StopReason::Command).await?;
+        *row = runtime.row(row.id).await?;
+    }
+    Ok(rows)
+}
+
+/// Steers a run of this process. One that is not under way may find no provider here.
+async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<Answer, Fault> {
+    if run.ended.is_none() && !under_way(runtime).await?.contains(&run.session) {
+        return Err(Fault::usage(format!(
+            "run {0} is not under way: process {1} has another conversation. When that has ended, `hermod run --resume \
+             {0}` goes on with it",
+            run.id,
+            std::process::id()
+        )));
+    }
+    let steered = runtime.steer(run.id, text).await?;
+    Ok(Answer::Steered { run: steered.run, session: steered.session, next: steered.next })
+}
+
+/// Decides about a call of this process, or of a run that nobody runs.
+async fn decide(
+    runtime: &Runtime,
+    (run, call): (&RunRow, CallId),
+    verdict: Verdict,
+) -> Result<Answer, Fault> {
+    let decided = if under_way(runtime).await?.contains(&run.session) {
+        runtime.decide(call, verdict).await
+    } else {
+        runtime.decide_at_rest(call, verdict).await
+    };
+    Ok(Answer::Decided { call, run: Box::new(decided?) })
+}
+
+async fn reset(runtime: &Runtime, name: String) -> Result<Answer, Fault> {
+    if runtime.reset_provider(&name) {
+        return Ok(Answer::Reset { name });
+    }
+    let known: Vec<String> = runtime.providers().await.into_iter().map(|provider| provider.name).collect();
+    let pid = std::process::id();
+    Err(Fault::usage(format!("process {pid} asks no provider `{name}`; it asks: {}", known.join(", "))))
+}

@@ -1,0 +1,36 @@
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::exit::{Exit, Failure};
+
+/// The signals that end what goes on.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    pub(crate) interrupt: Signal,
+    pub(crate) terminate: Signal,
+}
+
+impl Signals {
+    /// Listens from now on: neither signal ends the process any more.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen = || -> io::Result<Self> {
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+            })
+        };
+        listen().map_err(|error| Failure {
+            exit: Exit::Internal,
+            text: format!("signals cannot be listened to: {error}"),
+        })
+    }
+
+    /// Resolves at either signal, with the exit it asks for.
+    pub(crate) async fn either(&mut self) -> Exit {
+        tokio::select! {
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Suspended,
+        }
+    }
+}

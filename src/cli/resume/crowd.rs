@@ -1,0 +1,269 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future,
+    sync::Arc,
+};
+
+use futures::{
+    StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered, SelectAll},
+};
+use hermod_actors::{
+    RunError, Runtime, Watch,
+    model::{Body, EventBody, Record, RunId, RunRow, RunState, Seq, SessionId, Timestamp},
+    port::ReadError,
+};
+
+use crate::cli::{
+    exit::Failure,
+    output::Teller,
+    progress::{Progress, seconds},
+    terminal::Tone,
+};
+
+/// Characters of a run's id that its lines begin with: the last ones, which are by chance.
+const TAIL: usize = 6;
+
+/// The runs that go on, and what is heard of them.
+pub(super) struct Crowd<'a> {
+    pub(super) runtime: &'a Runtime,
+    teller: Teller,
+    /// When this process began to let them go on: what was recorded before is not told again.
+    since: Timestamp,
+    runs: BTreeMap<RunId, Member>,
+    /// Those that have no outcome and are not parked.
+    under_way: BTreeSet<RunId>,
+    /// The sessions that were revived, and whether their news is told.
+    revived: BTreeMap<SessionId, bool>,
+    heard: SelectAll<BoxStream<'a, Heard>>,
+    /// The ends of runs whose sessions cannot be read.
+    ends: FuturesUnordered<BoxFuture<'a, (RunId, Result<(), RunError>)>>,
+}
+
+struct Member {
+    row: RunRow,
+    progress: Progress,
+}
+
+/// Something that is heard of a session.
+pub(super) enum Heard {
+    /// A record became durable.
+    Recorded(SessionId, Seq, Arc<Record>),
+    /// A run whose records cannot be read has its end.
+    Ended(RunId, Result<(), RunError>),
+    /// The session cannot be watched.
+    Unwatched(SessionId, ReadError),
+}
+
+impl<'a> Crowd<'a> {
+    pub(super) fn new(runtime: &'a Runtime, (rows, since): (Vec<RunRow>, Timestamp), teller: Teller) -> Self {
+        let mut crowd = Self {
+            runtime,
+            teller,
+            since,
+            runs: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            revived: BTreeMap::new(),
+            heard: SelectAll::new(),
+            ends: FuturesUnordered::new(),
+        };
+        rows.into_iter().for_each(|row| crowd.enter(row));
+        crowd
+    }
+
+    fn enter(&mut self, row: RunRow) {
+        if is_under_way(&row) {
+            self.under_way.insert(row.id);
+        }
+        self.runs.insert(row.id, Member { progress: Progress::new(row.id), row });
+    }
+
+    /// All, in the order in which they were accepted.
+    pub(super) fn rows(&self) -> Vec<RunRow> {
+        self.runs.values().map(|member| member.row.clone()).collect()
+    }
+
+    /// The sessions with runs that have not ended, each with the first of those.
+    pub(super) fn sessions(&self) -> BTreeMap<SessionId, RunId> {
+        let open = self.runs.values().filter(|member| member.row.state != RunState::Ended);
+        open.rev().map(|member| (member.row.session, member.row.id)).collect()
+    }
+
+    /// Whether every run has its outcome or is parked.
+    pub(super) fn is_settled(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Whether this run has its outcome or is parked.
+    pub(super) fn has_settled(&self, run: RunId) -> bool {
+        !self.under_way.contains(&run)
+    }
+
+    /// Whether no run of a session that was revived is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.under_way.iter().all(|run| {
+            self.runs.get(run).is_none_or(|member| !self.revived.contains_key(&member.row.session))
+        })
+    }
+
+    /// Lets a session go on, and listens to it.
+    pub(super) fn revive(&mut self, session: SessionId) -> Result<(), Failure> {
+        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        let first = open.map(|row| row.first).min().unwrap_or(1);
+        self.revived.insert(session, false);
+        self.heard.push(listen(session, self.runtime.watch(session, first)));
+        Ok(self.runtime.revive(session)?)
+    }
+
+    /// What is heard next; never anything while nobody has been revived.
+    pub(super) async fn hear(&mut self) -> Heard {
+        tokio::select! {
+            Some(heard) = self.heard.next(), if !self.heard.is_empty() => heard,
+            Some((run, end)) = self.ends.next(), if !self.ends.is_empty() => Heard::Ended(run, end),
+            else => future::pending().await,
+        }
+    }
+
+    /// Takes in what was heard, and tells it.
+    pub(super) async fn take(&mut self, heard: &Heard) -> Result<(), Failure> {
+        match heard {
+            Heard::Recorded(session, _, record) => self.recorded(*session, record).await,
+            Heard::Ended(run, end) => {
+                end.clone()?;
+                self.look_at(*run).await
+            }
+            // The session is being quarantined, and its runs are ended without it.
+            Heard::Unwatched(session, ReadError::Record { .. }) => {
+                let open = self.runs.values().filter(|member| member.row.session == *session);
+                for run in open.map(|member| member.row.id) {
+                    let runtime = self.runtime;
+                    let end = async move { (run, runtime.wait(run, None).await.map(drop)) };
+                    self.ends.push(Box::pin(end));
+                }
+                Ok(())
+            }
+            Heard::Unwatched(_, error) => Err(RunError::Read(error.clone()).into()),
+        }
+    }
+
+    async fn recorded(&mut self, session: SessionId, record: &Record) -> Result<(), Failure> {
+        let news = self.revived.entry(session).or_default();
+        *news |= matches!(record.body, Body::SessionRevived(_)) && record.at >= self.since;
+        let is_news = *news;
+        if let Body::RunAccepted(accepted) = &record.body
+            && is_news
+        {
+            self.enter(self.runtime.row(accepted.run).await?);
+        }
+        let run = record.body.run().or_else(|| self.first_of(session));
+        let Some(member) = run.and_then(|run| self.runs.get_mut(&run)) else { return Ok(()) };
+        let (run, line) = (member.row.id, member.progress.line(record));
+        // An end is always news: the run had none when it came in.
+        if !is_news && !matches!(record.body, Body::RunEnded(_)) {
+            return Ok(());
+        }
+        if let Some(line) = line {
+            self.tell(run, Progress::tone(record), &line);
+        }
+        if moves_row(&record.body) { self.look_at(run).await } else { Ok(()) }
+    }
+
+    fn first_of(&self, session: SessionId) -> Option<RunId> {
+        let mut own = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        own.find(|row| row.state != RunState::Ended).map(|row| row.id)
+    }
+
+    /// Looks at the rows of those that are under way: some may have been ended before anybody listened.
+    pub(super) async fn look(&mut self) -> Result<(), Failure> {
+        for run in self.under_way.clone() {
+            self.look_at(run).await?;
+        }
+        Ok(())
+    }
+
+    /// The unfinished runs of a session that was not revived yet, as they are now.
+    pub(super) async fn look_into(&mut self, session: SessionId) -> Result<Vec<RunRow>, Failure> {
+        let own = |member: &&Member| member.row.session == session;
+        for run in self.runs.values().filter(own).map(|member| member.row.id).collect::<Vec<_>>() {
+            self.look_at(run).await?;
+        }
+        let open = self.runs.values().filter(own).map(|member| &member.row);
+        Ok(open.filter(|row| row.state != RunState::Ended).cloned().collect())
+    }
+
+    /// Looks at the row of a run, and tells its end if it has one that was not told.
+    pub(super) async fn look_at(&mut self, run: RunId) -> Result<(), Failure> {
+        let row = self.runtime.row(run).await?;
+        let was_under_way =
+            if is_under_way(&row) { !self.under_way.insert(run) } else { self.under_way.remove(&run) };
+        if was_under_way && row.state == RunState::Ended {
+            self.tell(run, Tone::Quiet, &ended(&row));
+        }
+        if let Some(member) = self.runs.get_mut(&run) {
+            member.row = row;
+        }
+        Ok(())
+    }
+
+    /// Tells a line about a run.
+    pub(super) fn tell(&mut self, run: RunId, tone: Tone, line: &str) {
+        let id = run.to_string();
+        self.teller.line(tone, &format!("…{} {line}", &id[id.len() - TAIL..]));
+    }
+}
+
+fn is_under_way(row: &RunRow) -> bool {
+    match row.state {
+        RunState::Queued | RunState::Running => true,
+        RunState::Parked | RunState::Ended => false,
+    }
+}
+
+/// Whether the run's row may be another one behind this record.
+const fn moves_row(body: &Body) -> bool {
+    match body {
+        Body::RunAccepted(_)
+        | Body::RunStopping(_)
+        | Body::RunEnded(_)
+        | Body::CallEnded(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalAnswered(_) => true,
+        Body::SessionOpened(_)
+        | Body::SessionRevived(_)
+        | Body::ModelStarted(_)
+        | Body::ModelAnswered(_)
+        | Body::ModelFailed(_)
+        | Body::ModelWaiting(_)
+        | Body::LateSettled(_)
+        | Body::CallAdmitted(_)
+        | Body::CallStarted(_)
+        | Body::CallLost(_)
+        | Body::MessageSteered(_) => false,
+    }
+}
+
+fn ended(row: &RunRow) -> String {
+    let how = row.ended.as_ref().map_or_else(|| "without an outcome".to_owned(), ToString::to_string);
+    let took = row.started_at.zip(row.ended_at);
+    let took = took.map_or_else(String::new, |(start, end)| format!(", {}", seconds(end.ms_since(start))));
+    format!("ended     {how}: iterations {}, tokens {}{took}", row.iterations, row.usage.total())
+}
+
+/// The records of a session, until it cannot be watched any more.
+fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, Heard> {
+    stream::unfold(Some(watch), move |watch| async move {
+        let mut watch = watch?;
+        loop {
+            match watch.next().await {
+                Ok(event) => {
+                    if let EventBody::Recorded { record } = event.body {
+                        return Some((Heard::Recorded(session, event.seq, Arc::clone(&record)), Some(watch)));
+                    }
+                }
+                Err(error) => return Some((Heard::Unwatched(session, error), None)),
+            }
+        }
+    })
+    .boxed()
+}

@@ -1,0 +1,233 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use clap::Args;
+use hermod_actors::{
+    Defaults,
+    model::{RunRow, RunState},
+    port::Read,
+};
+use serde_json::Value;
+
+use super::{crowd::Crowd, follow, trials::Trials};
+use crate::{
+    cli::{
+        exit::{Exit, Failure},
+        hold::{self, Holding},
+        output::{Teller, print, print_json, say},
+        progress::seconds,
+        report,
+        run::{Durability, Local, discover},
+        table,
+    },
+    clock::SystemClock,
+    config::{Config, OLLAMA},
+    control::{Named, Reader},
+    daemon::{self, Endpoints},
+    environment::Variables,
+};
+
+/// Let unfinished runs go on, as many as there are at the same time
+///
+/// Progress goes to standard error, a line for each step with the end of the run's id before it; how each run ended goes
+/// to standard output. SIGINT and SIGTERM suspend: the runs go on at the next start.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// A run's or session's id or key, or `last`: the unfinished runs of that conversation
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    id: Option<String>,
+    /// Every unfinished run
+    #[arg(long)]
+    all: bool,
+    /// End when every run has its outcome or waits for a person; without it the store is held, for other commands to
+    /// look at the runs, steer and stop them, until a signal comes
+    #[arg(long)]
+    wait: bool,
+    /// Print a JSON array of the runs
+    #[arg(long)]
+    json: bool,
+    /// What an acknowledged write survives [default: store.durability]
+    #[arg(long, value_enum, hide = true)]
+    durability: Option<Durability>,
+}
+
+/// What came of it.
+struct Came {
+    /// The runs, in the order in which they were accepted.
+    rows: Vec<RunRow>,
+    /// The exit that a signal asks for.
+    left: Option<Exit>,
+}
+
+/// Lets them go on, and says how each ended.
+pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<Exit, Failure> {
+    let config = Config::read(variables)?;
+    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+    let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
+    let mut holding = Holding::take(state, durability.into()).await?;
+    let came = go_on(args, (&config, variables), &mut holding).await;
+    let Came { rows, left } = holding.release(came).await?;
+    if args.json {
+        print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()))?;
+    } else if !rows.is_empty() {
+        print(&table_of(&rows))?;
+    }
+    Ok(left.unwrap_or_else(|| exit(&rows)))
+}
+
+async fn go_on(
+    args: &ResumeArgs,
+    (config, variables): (&Config, &Variables),
+    holding: &mut Holding,
+) -> Result<Came, Failure> {
+    let since = hermod_actors::port::Clock::at(&SystemClock::default());
+    let reader = holding.reader();
+    let rows = unfinished(args, &reader).await?;
+    if rows.is_empty() {
+        say("nothing   is unfinished");
+        return Ok(Came { rows, left: None });
+    }
+    let endpoints = endpoints((config, variables), &reader, (&rows, &holding.state)).await?;
+    let spec = daemon::spec(config, Vec::new(), None, &holding.state);
+    let defaults = Defaults { spec, prompt: daemon::prompt(&holding.state).into() };
+    let daemon = daemon::start(Arc::clone(&holding.journal), endpoints, (config, defaults)).await?;
+    let runtime = &daemon.runtime;
+    let Holding { orders, signals, deaths, .. } = holding;
+    let mut crowd = Crowd::new(runtime, (rows, since), Teller::new(variables));
+    let followed = async {
+        hold::end_condemned(runtime, deaths, &crowd.rows()).await?;
+        crowd.look().await?;
+        let mut trials = Trials::new(&crowd, deaths);
+        follow::follow(&mut crowd, &mut trials, (&reader, deaths), (signals, args.wait)).await
+    };
+    let followed = hold::attend(runtime, orders, followed).await;
+    let rows = crowd.rows();
+    drop(crowd);
+    daemon.runtime.suspend().await;
+    Ok(Came { rows, left: followed? })
+}
+
+/// The unfinished runs that are meant, in the order in which they were accepted.
+async fn unfinished(args: &ResumeArgs, reader: &Reader) -> Result<Vec<RunRow>, Failure> {
+    let mut rows = reader.runs(Read::OpenRuns).await?;
+    rows.sort_by_key(|row| row.id);
+    let Some(id) = &args.id else { return Ok(rows) };
+    let (session, ended) = match reader.find(id).await? {
+        Named::Session(row) => (row.id, None),
+        Named::Run(row) => (row.session, row.ended.clone()),
+    };
+    rows.retain(|row| row.session == session);
+    if !rows.is_empty() {
+        return Ok(rows);
+    }
+    let what = ended.map_or_else(
+        || format!("session {session} has no unfinished run"),
+        |ended| format!("run {id} has ended: {ended}; its session {session} has no unfinished run"),
+    );
+    Err(Failure::usage(format!("{what}; `hermod run --resume {id} TEXT` continues the conversation")))
+}
+
+/// What the runs will ask. What is missing is said, and each run that needs it comes to the end that this means for it.
+async fn endpoints(
+    (config, variables): (&Config, &Variables),
+    reader: &Reader,
+    (rows, state): (&[RunRow], &std::path::Path),
+) -> Result<Endpoints, Failure> {
+    let mut specs = Vec::new();
+    for row in rows {
+        match reader.accepted(row).await {
+            Ok(accepted) => specs.push(accepted.spec),
+            // Its session will be quarantined, and the run ended.
+            Err(fault) => say(format!("missing   run {} cannot be read: {fault}", row.id)),
+        }
+    }
+    let ollama = specs.iter().any(|spec| spec.chain.iter().any(|link| &*link.provider == OLLAMA));
+    let found = discover(config, variables, if ollama { Local::Meant } else { Local::Never }).await;
+    let mut endpoints = Endpoints::new(found, state.to_owned(), config.provider_defaults);
+    let mut missing = BTreeMap::new();
+    for spec in &specs {
+        for (provider, error) in endpoints.offer_what_is_there(spec, variables).await {
+            missing.entry(provider).or_insert((error.to_string(), 0)).1 += 1;
+        }
+    }
+    for (provider, (error, runs)) in missing {
+        say(format!("missing   {provider}, which {runs} of the runs may ask: {error}"));
+    }
+    if specs.iter().any(|spec| spec.script.is_some()) {
+        say(format!("rehearsal {}", crate::rehearsal::NOTICE));
+    }
+    Ok(endpoints)
+}
+
+/// 6 if a run is parked, else the first of the codes that is not 0.
+fn exit(rows: &[RunRow]) -> Exit {
+    if rows.iter().any(|row| row.state == RunState::Parked) {
+        return Exit::Parked;
+    }
+    let exits = rows.iter().filter_map(|row| row.ended.as_ref()).map(Exit::from);
+    exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
+}
+
+/// How each ended.
+fn table_of(rows: &[RunRow]) -> String {
+    let cells = |row: &RunRow| {
+        let took = row.started_at.zip(row.ended_at);
+        [
+            row.id.to_string(),
+            how(row),
+            row.session.to_string(),
+            row.iterations.to_string(),
+            row.usage.total().to_string(),
+            took.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start))),
+        ]
+    };
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    table::render(["RUN", "END", "SESSION", "ITERATIONS", "TOKENS", "TOOK"], &rows)
+}
+
+/// The outcome and its cause; without one, how the run stands.
+fn how(row: &RunRow) -> String {
+    match (&row.ended, row.state) {
+        (Some(ended), _) => ended.to_string(),
+        (None, RunState::Parked) => "parked".into(),
+        (None, RunState::Queued | RunState::Running | RunState::Ended) => "suspended".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{Cause, Ended, Outcome, RunId, SessionId, Timestamp, Usage};
+
+    use super::*;
+
+    fn row(state: RunState, ended: Option<Ended>) -> RunRow {
+        RunRow {
+            id: RunId::from_bits(1),
+            session: SessionId::from_bits(2),
+            account: RunId::from_bits(1).into(),
+            state,
+            accepted_at: Timestamp(0),
+            started_at: None,
+            ended_at: None,
+            ended,
+            iterations: 0,
+            usage: Usage::default(),
+            first: 1,
+            last: 1,
+        }
+    }
+
+    #[test]
+    fn the_exit_is_that_of_all_runs() {
+        let ended = |outcome| row(RunState::Ended, Some(Ended { outcome, cause: None }));
+        let looped = Ended::because(Outcome::Failed, Cause::CrashLoop { error: "x".into() });
+        let check = |rows: &[RunRow], expect: u8| assert_eq!(exit(rows) as u8, expect, "{rows:?}");
+        let (fine, late, refused) =
+            (ended(Outcome::Completed), ended(Outcome::TimedOut), ended(Outcome::Refused));
+        check(&[], 0);
+        check(&[fine.clone(), fine.clone()], 0);
+        check(&[fine.clone(), late.clone(), refused.clone()], 124);
+        check(&[refused, late.clone()], 5);
+        check(&[late, row(RunState::Parked, None)], 6);
+        check(&[fine, row(RunState::Ended, Some(looped))], 70);
+    }
+}

@@ -1,0 +1,98 @@
+use std::{io::Read, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use hermod_actors::model::{Levels, RunSpec, Thinking, ThinkingStyle};
+
+use super::{args::RunArgs, model, target::Target};
+use crate::{
+    cli::{budget, exit::Failure},
+    config::Config,
+    daemon::{self, Endpoints},
+    environment::Variables,
+};
+
+/// What a new run is to do.
+pub(super) struct Task {
+    pub(super) text: Arc<str>,
+    pub(super) images: Vec<Bytes>,
+}
+
+/// What of the task a model of the chain is not told, and why.
+pub(super) fn notes(spec: &RunSpec, task: &Task) -> Vec<String> {
+    let thinking = spec.untold().map(|(model, level)| {
+        let traits = spec.traits_of(model);
+        let why = match (traits.thinking, traits.levels) {
+            (None, _) => format!("how {model} is told is not known; set thinking in [models.\"{model}\"]"),
+            (Some(ThinkingStyle::None), _) => format!("{model} cannot be told how much to think"),
+            (Some(_), levels) => {
+                let levels = levels.into_iter().flat_map(Levels::iter).map(Thinking::name);
+                format!("{model} takes only {}", levels.collect::<Vec<_>>().join(", "))
+            }
+        };
+        format!("thinking  {} is left out: {why}", level.name())
+    });
+    let blind = spec.chain.iter().filter(|model| !task.images.is_empty() && !spec.traits_of(model).sees());
+    let images =
+        blind.map(|model| format!("images    {model} does not see pictures; it is told that they are there"));
+    thinking.chain(images).collect()
+}
+
+/// The endpoints for this run, and for those before it.
+pub(super) async fn endpoints(
+    args: &RunArgs,
+    (config, variables): (&Config, &Variables),
+    target: &Target,
+    state: &Path,
+) -> Endpoints {
+    let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.before).collect();
+    let found = model::providers((config, variables), args, &known).await;
+    Endpoints::new(found, state.to_owned(), config.provider_defaults)
+}
+
+/// What a new run is given.
+pub(super) fn new_spec(
+    (config, args): (&Config, &RunArgs),
+    target: &Target,
+    endpoints: &Endpoints,
+    (place, state): (&Path, &Path),
+) -> Result<RunSpec, Failure> {
+    let choice = model::choose((config, args), target.before.as_ref(), endpoints.found(), state)?;
+    let budget = args.task.budget.unwrap_or_default();
+    let mut spec = daemon::spec(config, choice.chain, choice.script, place);
+    if budget.amounts.usd.is_some() {
+        return Err(no_limit_in_dollars(&spec));
+    }
+    budget.apply(&mut spec.limits);
+    // Whoever waits at a terminal ends a run when he has waited enough: only a limit of the user's own counts.
+    let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
+    spec.limits.timeout_ms = args.task.timeout.map(budget::millis).or(configured);
+    let session = target.before.as_ref().and_then(|before| before.thinking);
+    spec.thinking = args.asking.thinking.or(session).or(spec.thinking);
+    spec.system = args.task.system.as_deref().map(Into::into);
+    Ok(spec)
+}
+
+fn no_limit_in_dollars(spec: &RunSpec) -> Failure {
+    let unpriced = spec.chain.iter().find(|model| spec.traits_of(model).price.is_none());
+    let why = match unpriced {
+        Some(model) => format!("the price of {model} is not known, so no limit in dollars can be kept"),
+        None => "limits in dollars are not kept yet".to_owned(),
+    };
+    Failure::usage(format!("--budget usd: {why}; limit tokens instead"))
+}
+
+/// The task: TEXT itself, or all of standard input if it is `-`.
+pub(super) fn read_text(text: &str) -> Result<Arc<str>, Failure> {
+    let mut input = String::new();
+    let text = if text == "-" {
+        let read = std::io::stdin().lock().read_to_string(&mut input);
+        read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
+        &input
+    } else {
+        text
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("TEXT is empty; say what is to be done"));
+    }
+    Ok(text.into())
+}

@@ -1,0 +1,305 @@
+use hermod_actors::model::{RunId, Seq, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// So many deaths of the process within the window put the next start on probation.
+const DEATHS: usize = 3;
+const WINDOW_MS: u64 = 60_000;
+/// Who dies more slowly than this does not come to that many deaths within the window.
+pub const SLOWEST_MS: u64 = WINDOW_MS / 3;
+/// A process that has lived for so long is not killed so fast that nothing could get on: only later deaths condemn.
+pub const LONG_MS: u64 = 2_000;
+/// So many of them, all at the same step, are enough.
+const LATE: u32 = 3;
+/// After so many earlier deaths with a run, the process rests for [`LONG_MS`] before the run goes on: if it dies of the run,
+/// that counts, and if it dies while it rests, it dies of something else.
+const EARLY: u32 = 6;
+/// What this program writes; of another version nothing is taken over.
+const VERSION: u32 = 1;
+
+/// What is known of the processes before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    version: u32,
+    /// Who holds the store, or held it when it died.
+    process: Option<Process>,
+    /// The last deaths, as they were noticed.
+    deaths: Vec<Timestamp>,
+    blamed: Vec<Blame>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Process {
+    pid: u32,
+    since: Timestamp,
+    doing: Doing,
+}
+
+/// What a process was at, as far as a death may have to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Doing {
+    /// All kinds of things.
+    Anything,
+    /// Nothing: it waits before it tries a run.
+    Resting,
+    /// It tries a run.
+    Trying(Trial),
+}
+
+/// A run that is let go on by itself, to see whether the process dies of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The run.
+    pub run: RunId,
+    /// The last step that it had made: see [`is_step`](super::is_step); 0 if it had made none.
+    pub step: Seq,
+    /// Whether nothing else was under way.
+    pub alone: bool,
+    /// Whether the process has lived for [`LONG_MS`].
+    pub long: bool,
+}
+
+/// Deaths of the process that count against a run, all at the same step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Blame {
+    run: RunId,
+    step: Seq,
+    early: u32,
+    late: u32,
+}
+
+/// How the unfinished runs go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// All at once.
+    Ordinary,
+    /// One at a time; the process has died so often within a minute.
+    Probation(usize),
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self { version: VERSION, process: None, deaths: Vec::new(), blamed: Vec::new() }
+    }
+}
+
+impl Past {
+    /// Reads what an earlier process has left; nothing, if this program does not understand it.
+    pub fn parse(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok().filter(|past: &Self| past.version == VERSION)
+    }
+
+    /// Whom the last process tried when it died.
+    pub fn tried(&self) -> Option<Trial> {
+        match self.process?.doing {
+            Doing::Trying(trial) => Some(trial),
+            Doing::Anything | Doing::Resting => None,
+        }
+    }
+
+    /// A process takes the store over: if the one before has not ended well, that was a death. `step` is where the run that
+    /// it tried stands now; `None` if that has ended.
+    pub fn take_over(&mut self, (pid, now): (u32, Timestamp), step: Option<Seq>) {
+        let before = self.process.replace(Process { pid, since: now, doing: Doing::Anything });
+        if let Some(before) = before {
+            self.deaths.push(now);
+            match before.doing {
+                Doing::Anything => {}
+                // Something else kills processes here, and may have killed them before.
+                Doing::Resting => self.blamed.clear(),
+                Doing::Trying(trial) => self.blame(trial, step),
+            }
+        }
+        self.forget_old(now);
+    }
+
+    fn forget_old(&mut self, now: Timestamp) {
+        self.deaths.retain(|death| *death <= now && now.ms_since(*death) <= WINDOW_MS);
+    }
+
+    fn blame(&mut self, trial: Trial, step: Option<Seq>) {
+        let known = self.blamed.iter().position(|blame| blame.run == trial.run);
+        let before = known.map(|at| self.blamed.remove(at)).filter(|blame| blame.step == trial.step);
+        if step != Some(trial.step) {
+            return;
+        }
+        let before = before.unwrap_or(Blame { run: trial.run, step: trial.step, early: 0, late: 0 });
+        // In company, a death only says whom to try first.
+        let (early, late) = match (trial.alone, trial.long) {
+            (false, _) => (0, 0),
+            (true, false) => (1, 0),
+            (true, true) => (0, 1),
+        };
+        let (early, late) = (before.early.saturating_add(early), before.late.saturating_add(late));
+        self.blamed.push(Blame { early, late, ..before });
+    }
+
+    /// How the unfinished runs are to go on.
+    pub fn start(&self) -> Start {
+        if self.deaths.len() < DEATHS { Start::Ordinary } else { Start::Probation(self.deaths.len()) }
+    }
+
+    /// The runs of which the process has died too often, and how often: each alone, at the same step.
+    pub fn condemned(&self) -> Vec<(RunId, u32)> {
+        let condemned = self.blamed.iter().filter(|blame| blame.late >= LATE);
+        condemned.map(|blame| (blame.run, blame.early.saturating_add(blame.late))).collect()
+    }
+
+    /// The greater, the earlier a run is tried: so the next death finds it alone.
+    pub fn suspicion(&self, run: RunId) -> u32 {
+        let weight =
+            |blame: &Blame| blame.early.saturating_add(blame.late.saturating_mul(EARLY)).saturating_add(1);
+        self.blamed.iter().find(|blame| blame.run == run).map_or(0, weight)
+    }
+
+    /// Whether the process has died so often soon after it let this run go on, where it stands now, that it is to rest
+    /// before it does so again.
+    pub fn must_rest(&self, trial: &Trial) -> bool {
+        let is_it = |blame: &&Blame| blame.run == trial.run && blame.step == trial.step;
+        self.blamed.iter().find(is_it).is_some_and(|blame| blame.early >= EARLY)
+    }
+
+    /// Whom this process tries from now on, if anybody.
+    pub fn try_out(&mut self, trial: Option<Trial>) {
+        self.does(trial.map_or(Doing::Anything, Doing::Trying));
+    }
+
+    /// This process does nothing from now on.
+    pub fn rest(&mut self) {
+        self.does(Doing::Resting);
+    }
+
+    fn does(&mut self, doing: Doing) {
+        if let Some(process) = &mut self.process {
+            process.doing = doing;
+        }
+    }
+
+    /// Nothing counts against the run any more: it got on, has ended, or has done no harm for long.
+    pub fn clear(&mut self, run: RunId) {
+        self.blamed.retain(|blame| blame.run != run);
+    }
+
+    /// The process ends well. Whether there is something to be kept for the next one.
+    pub fn end(&mut self, now: Timestamp) -> bool {
+        self.process = None;
+        self.forget_old(now);
+        !(self.deaths.is_empty() && self.blamed.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: RunId = RunId::from_bits(1);
+    const B: RunId = RunId::from_bits(2);
+
+    fn trial(run: RunId, step: Seq) -> Trial {
+        Trial { run, step, alone: true, long: false }
+    }
+
+    fn long(run: RunId, step: Seq) -> Trial {
+        Trial { long: true, ..trial(run, step) }
+    }
+
+    fn in_company(run: RunId, step: Seq) -> Trial {
+        Trial { alone: false, ..long(run, step) }
+    }
+
+    /// Processes that take over, try, and die; the last one takes over and is asked.
+    fn died(deaths: &[(i64, Option<Trial>, Option<Seq>)], now: i64) -> Past {
+        let mut past = Past::default();
+        let mut step = None;
+        for (at, trial, then) in deaths {
+            past.take_over((1, Timestamp(*at)), step);
+            past.try_out(*trial);
+            step = *then;
+        }
+        past.take_over((1, Timestamp(now)), step);
+        past
+    }
+
+    #[test]
+    fn three_deaths_within_a_minute_put_the_next_start_on_probation() {
+        let check = |starts: &[i64], now: i64, expect: Start| {
+            let deaths: Vec<_> = starts.iter().map(|at| (*at, None, None)).collect();
+            assert_eq!(died(&deaths, now).start(), expect, "{starts:?} {now}");
+        };
+        check(&[], 0, Start::Ordinary);
+        check(&[0, 1], 2, Start::Ordinary);
+        check(&[0, 1, 2], 3, Start::Probation(3));
+        check(&[0, 1, 30_000], 61_002, Start::Ordinary);
+        check(&[0, 20_000, 40_000], 80_000, Start::Probation(3));
+        check(&[0, 20_000, 40_001], 80_001, Start::Ordinary);
+        // A clock that was set back makes no deaths of the future.
+        check(&[50_000, 50_001], 0, Start::Ordinary);
+    }
+
+    #[test]
+    fn a_process_that_ends_well_has_not_died() {
+        let mut past = died(&[(0, None, None), (1, None, None)], 2);
+        assert!(past.end(Timestamp(3)), "two deaths are remembered");
+        past.take_over((1, Timestamp(4)), None);
+        assert_eq!(past.start(), Start::Ordinary);
+        assert!(!past.end(Timestamp(70_000)), "and forgotten");
+    }
+
+    #[test]
+    fn a_run_is_condemned_by_deaths_alone_with_it_at_one_step() {
+        let check = |trials: &[(Trial, Option<Seq>)], expect: &[(RunId, u32)]| {
+            let deaths: Vec<_> =
+                (0..).zip(trials).map(|(at, (trial, then))| (at, Some(*trial), *then)).collect();
+            assert_eq!(died(&deaths, 1_000).condemned(), expect, "{trials:?}");
+        };
+        let (late, early) = ((long(A, 5), Some(5)), (trial(A, 5), Some(5)));
+        check(&[late; 2], &[]);
+        check(&[late; 3], &[(A, 3)]);
+        check(&[early; 50], &[]);
+        check(&[early, late, early, early, late, late], &[(A, 6)]);
+        // It came further before it died, or ended.
+        check(&[late, late, (long(A, 5), Some(6))], &[]);
+        check(&[late, late, (long(A, 6), Some(6))], &[]);
+        check(&[late, late, (long(A, 5), None)], &[]);
+        // Who was not alone is not to blame; another's death says nothing.
+        check(&[(in_company(A, 5), Some(5)); 30], &[]);
+        check(&[late, (long(B, 2), Some(2)), late, late, (trial(B, 2), Some(2))], &[(A, 3)]);
+    }
+
+    #[test]
+    fn a_process_that_dies_while_it_rests_dies_of_no_run() {
+        let past = |early: usize| died(&vec![(0, Some(trial(A, 5)), Some(5)); early], 1);
+        let check = |early: usize, trial: Trial, expect: bool| {
+            assert_eq!(past(early).must_rest(&trial), expect, "{early} {trial:?}");
+        };
+        check(5, trial(A, 5), false);
+        check(6, trial(A, 5), true);
+        check(6, trial(A, 7), false);
+        check(6, trial(B, 5), false);
+        let mut past = past(6);
+        past.rest();
+        assert_eq!(past.tried(), None);
+        past.take_over((1, Timestamp(2)), None);
+        assert_eq!((past.suspicion(A), past.must_rest(&trial(A, 5))), (0, false));
+    }
+
+    #[test]
+    fn who_is_suspected_is_tried_first() {
+        let past = died(&[(0, Some(in_company(A, 5)), Some(5)), (1, Some(trial(B, 2)), Some(2))], 2);
+        assert_eq!((past.suspicion(A), past.suspicion(B)), (1, 2));
+        assert_eq!(past.suspicion(RunId::from_bits(3)), 0);
+        let mut past = past;
+        past.clear(B);
+        assert_eq!(past.suspicion(B), 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_nothing_else() {
+        let past = died(&[(0, Some(long(A, 5)), Some(5))], 2);
+        let json = serde_json::to_vec(&past).unwrap();
+        assert_eq!(Past::parse(&json), Some(past));
+        for other in ["", "{", "{}", r#"{"version":2,"process":null,"deaths":[],"blamed":[]}"#] {
+            assert_eq!(Past::parse(other.as_bytes()), None, "{other}");
+        }
+    }
+}
