@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     look::Look,
-    model::{Attempt, CallEnd, CallId, CallStatus, Hash, RunSpec, ToolCall, ToolSpec},
+    model::{Attempt, CallEnd, CallId, CallStatus, Hash, RunId, RunSpec, ToolCall, ToolSpec},
     policy::{Unreadable, arguments, tool_name},
     port::{Artifacts, Tool},
     turn::{Fault, Plan},
@@ -54,6 +54,11 @@ impl Tools {
     /// The end of this attempt is in the journal.
     pub(crate) fn forget(&self, call: CallId, attempt: Attempt) {
         self.registry.values().for_each(|tool| tool.forget(call, attempt));
+    }
+
+    /// The run was ended without the ends of its calls.
+    pub(crate) fn abandon(&self, run: RunId) {
+        self.registry.values().for_each(|tool| tool.abandon(run));
     }
 
     /// Judges the calls of an answer, each for itself: nothing is run.

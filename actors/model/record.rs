@@ -148,6 +148,11 @@ pub struct RunAccepted {
     pub spec: Arc<RunSpec>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn no_images(images: &Arc<[Image]>) -> bool {
     images.is_empty()
 }
@@ -304,6 +309,9 @@ pub struct CallAdmitted {
     /// What it touches: it waits for earlier calls of its answer that conflict.
     #[serde(default, skip_serializing_if = "Access::is_none")]
     pub access: Access,
+    /// Whether it outlives the process that starts it, and is found again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub detached: bool,
     /// Hash of the arguments as the tool gets them.
     pub arguments: Hash,
     /// The number of an earlier call of the answer that is the same and must not be made twice: this one gets its result.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::Shelf;
-use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, Timestamp, ToolSpec};
+use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, Timestamp, ToolSpec};
 
 /// Something that the model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
@@ -21,7 +21,8 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments>;
 
     /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
-    /// 2.1 s as `Stopped`; when the future is dropped, nothing that it started is left running.
+    /// 2.1 s as `Stopped`; when the future is dropped, nothing that it
+    /// started is left running, but what is [`Intent::detached`].
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
 
     /// How long a call with these arguments may take at the very most: then its future is dropped, and the model reads
@@ -34,13 +35,16 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// and whose end nobody saw. If it is still under way, this resolves when it has ended, and ends it when
     /// `invocation.cancel` fires; when the future is dropped, it goes on. Never starts the call.
     ///
-    /// A tool whose calls die with the process has nothing to add to the default: it is not known.
+    /// Asked only about calls that were [`Intent::detached`]. A tool whose calls die with the process has none.
     fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, Found> {
         Box::pin(std::future::ready(Found::Unknown))
     }
 
     /// The end of this attempt is in the journal: what was kept to find it again is not needed any more.
     fn forget(&self, _call: CallId, _attempt: Attempt) {}
+
+    /// The run was ended without the ends of its calls: what is left of them is to be ended.
+    fn abandon(&self, _run: RunId) {}
 }
 
 /// Whether a call was started on the boot of the machine that is now: after another one nothing runs that ran before, and
@@ -71,12 +75,14 @@ pub struct Intent {
     pub effect: EffectClass,
     /// What it touches.
     pub access: Access,
+    /// Whether [`Tool::attach`] can tell what became of it when the process that has started it is gone.
+    pub detached: bool,
 }
 
 impl From<EffectClass> for Intent {
     /// A call that touches nothing that others could touch.
     fn from(effect: EffectClass) -> Self {
-        Self { effect, access: Access::default() }
+        Self { effect, access: Access::default(), detached: false }
     }
 }
 

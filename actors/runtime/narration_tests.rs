@@ -120,6 +120,7 @@ fn admitted(n: u32) -> Body {
         tool: tool_name,
         effect: EffectClass::Pure,
         access: Access::default(),
+        detached: false,
         arguments,
         same_as: None,
     })

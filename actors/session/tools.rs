@@ -65,10 +65,10 @@ impl Tasks {
     pub(super) fn attach(&self, turn: &Turn, id: (CallId, Attempt), cancel: CancellationToken) -> Begun {
         let guard = Guard::new(self.session.clone(), id.0, id.1);
         let Some(called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
-        let (boot, span) = (turn.boot_of(id.0), called.span.clone());
+        let (boot, detached, span) = (turn.boot_of(id.0), turn.is_detached(id.0), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
-            let found = called.find(boot).await;
+            let found = if detached { called.find(boot).await } else { Found::Unknown };
             guard.answer(called.said(found).await);
         };
         self.tasks.spawn(task.instrument(span));
@@ -137,6 +137,8 @@ impl Called {
     async fn said(&self, found: Found) -> Input {
         let (call, attempt) = self.id;
         match found {
+            // Whoever ran it does not know either.
+            Found::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost { call, attempt },
             Found::Ended(end) => {
                 let end = presentable(end, &self.shelf, &self.cancel).await;
                 tracing::debug!(status = ?end.status, "ended");

@@ -63,7 +63,10 @@ pub(super) async fn bury(
             for (record, seq) in records.into_iter().zip(last + 1..) {
                 wiring.hub.publish(session, &Live::Recorded(seq, record));
             }
-            open.iter().for_each(|row| wiring.hub.settled(row.id));
+            for row in &open {
+                wiring.hub.settled(row.id);
+                wiring.tools.abandon(row.id);
+            }
             Ok(())
         }
         Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),

@@ -177,6 +177,7 @@ impl ScriptedTool {
         mut self,
         attach: impl Fn(Invocation, Boot) -> F + Send + Sync + 'static,
     ) -> Self {
+        self.intent.detached = true;
         self.attach = Arc::new(move |invocation, boot| attach(invocation, boot).boxed());
         self
     }

@@ -27,7 +27,7 @@ fn provider() -> ScriptedProvider {
 
 /// A tool that must not be repeated silently and never ends by itself.
 fn build() -> ScriptedTool {
-    ScriptedTool::new("build", EffectClass::Once, |_| pending())
+    ScriptedTool::new("build", EffectClass::Once, |_| pending()).finding(|_, _| ready(Found::Unknown))
 }
 
 fn with(journal: &MemoryJournal, tool: &ScriptedTool, then: WhenInDoubt) -> World {

@@ -97,6 +97,7 @@ impl Draft {
                     tool: Arc::clone(tool),
                     effect: intent.effect,
                     access: intent.access.clone(),
+                    detached: intent.detached,
                     arguments: *arguments,
                     same_as,
                 })),

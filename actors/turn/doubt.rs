@@ -138,7 +138,7 @@ impl Draft {
     fn known(&self, id: CallId, since: Timestamp) -> String {
         let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
         format!(
-            "{} {} was started at {} and the runtime was interrupted before it saw the end: its effect is unknown; it may \
+            "{} {} was started at {} and what ran it was interrupted before its end was seen: its effect is unknown; it may \
              have happened in full, in part or not at all, and it may still be going on",
             self.call(id).map_or("a call", |call| &*call.tool),
             self.arguments(id).chars().take(SHOWN).collect::<String>(),
@@ -174,6 +174,12 @@ impl Turn {
             | CallState::Ended(_) => false,
         };
         run.calls().iter().any(started)
+    }
+
+    /// Whether the tool of this call can tell what became of it.
+    pub(crate) fn is_detached(&self, id: CallId) -> bool {
+        let Phase::Running(run) = &self.phase else { return false };
+        run.calls().iter().any(|call| call.id == id && call.detached)
     }
 
     /// The boot of the machine on which a call was started, beside the one that is now.

@@ -160,6 +160,7 @@ impl Turn {
             tool: call.name.as_str().into(),
             effect: EffectClass::Once,
             access: Access::default(),
+            detached: false,
             state: CallState::Proposed,
         });
         let calls = calls.collect();
@@ -223,6 +224,7 @@ impl Turn {
             call.tool = Arc::clone(&admitted.tool);
             call.effect = admitted.effect;
             call.access = admitted.access.clone();
+            call.detached = admitted.detached;
             call.state = admitted.same_as.map_or(CallState::Admitted(1), CallState::Same);
         }
     }

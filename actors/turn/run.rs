@@ -84,6 +84,8 @@ pub(super) struct Call {
     pub(super) effect: EffectClass,
     /// What it touches, once it is admitted.
     pub(super) access: Access,
+    /// Whether its tool can tell what became of it when the process has died.
+    pub(super) detached: bool,
     pub(super) state: CallState,
 }
 

@@ -35,8 +35,7 @@ pub struct Settings {
     /// Time that a command of `shell` may take if the model asks for no other.
     pub shell_timeout: Duration,
     /// What runs the commands of `shell`, so that they go on when this process ends, and are found again. Without it they
-    /// are this process's own and die with it, and it is not known later what became of them. All processes that use one
-    /// state directory have to have it, or none.
+    /// are this process's own and die with it, and it is not known later what became of them.
     pub runner: Option<Runner>,
 }
 

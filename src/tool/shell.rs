@@ -1,7 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
-    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass},
+    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, RunId},
     port::{BadArguments, Boot, Found},
 };
 use schemars::JsonSchema;
@@ -104,6 +104,16 @@ impl Typed for Shell {
         match site.settings.runner.clone() {
             Some(runner) => detached::attach(&runner, &site, boot).await,
             None => Found::Unknown,
+        }
+    }
+
+    fn is_detached(settings: &Settings) -> bool {
+        settings.runner.is_some()
+    }
+
+    fn abandon(run: RunId, settings: &Settings) {
+        if let Some(runner) = &settings.runner {
+            tokio::spawn(runner.sweep(|other| other != run));
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, Timestamp, ToolSpec},
+    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, RunId, Timestamp, ToolSpec},
     port::{BadArguments, Boot, Found, Intent, Invocation, Progress, Shelf, Tool},
 };
 use schemars::JsonSchema;
@@ -41,6 +41,14 @@ pub trait Typed: Debug + Send + Sync + 'static {
 
     /// Runs with arguments that passed `check`.
     fn run(arguments: Self::Arguments, site: Site) -> impl Future<Output = CallEnd> + Send;
+
+    /// Whether its calls outlive the process, and are found again.
+    fn is_detached(_settings: &Settings) -> bool {
+        false
+    }
+
+    /// The run was ended without the ends of its calls.
+    fn abandon(_run: RunId, _settings: &Settings) {}
 
     /// How long it may take at the very most, if it has a limit of its own.
     fn limit(_arguments: &Self::Arguments, _settings: &Settings) -> Option<Duration> {
@@ -125,7 +133,8 @@ impl<T: Typed> Tool for Made<T> {
 
     fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
         let arguments = self.read(arguments)?;
-        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace) })
+        let detached = T::is_detached(&self.settings);
+        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace), detached })
     }
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
@@ -149,6 +158,10 @@ impl<T: Typed> Tool for Made<T> {
                 Err(_) => Found::Unknown,
             }
         })
+    }
+
+    fn abandon(&self, run: RunId) {
+        T::abandon(run, &self.settings);
     }
 
     fn forget(&self, call: CallId, attempt: Attempt) {

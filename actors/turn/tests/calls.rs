@@ -19,7 +19,7 @@ fn asked() -> Driver {
 }
 
 fn touching(access: &Access) -> Plan {
-    let intent = Intent { effect: EffectClass::Idempotent, access: access.clone() };
+    let intent = Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false };
     Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
 }
 

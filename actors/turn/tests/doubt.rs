@@ -163,7 +163,7 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
-    let intent = Intent { effect: EffectClass::Once, access: Access::Anything };
+    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: false };
     let plan = Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
     driver.answer_planned("", Finish::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted { call: CALL, attempt: 1 });

@@ -80,7 +80,7 @@ fn asked(limits: Limits) -> Driver {
 }
 
 fn touching(access: &Access) -> Plan {
-    let intent = Intent { effect: EffectClass::Idempotent, access: access.clone() };
+    let intent = Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false };
     Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
 }
 

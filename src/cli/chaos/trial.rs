@@ -96,7 +96,7 @@ impl Trial {
 
     /// A life in which what is unfinished goes on.
     async fn go_on(&mut self, until: Option<Duration>) -> Result<(), Failure> {
-        let life = self.program.live(&going_on(&self.open()), until).await?;
+        let life = self.program.live(&going_on(), until).await?;
         self.notes.progress_ms.extend(life.progress.map(millis));
         self.take(life, None).await
     }
@@ -160,7 +160,6 @@ impl Trial {
 }
 
 /// The arguments with which unfinished runs go on.
-fn going_on(open: &[RunId]) -> Vec<String> {
-    let first = open.first().map(ToString::to_string);
-    ["run".into(), "--resume".into()].into_iter().chain(first).collect()
+fn going_on() -> Vec<String> {
+    ["runs", "resume", "--all", "--wait"].map(str::to_owned).to_vec()
 }
