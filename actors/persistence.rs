@@ -19,6 +19,11 @@ use crate::{
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
 const BATCH_WRITES: usize = 32;
+/// With more than this waiting, as when thousands of runs are revived, everybody waits for long anyhow, and fewer commits are
+/// all that helps.
+const BACKLOG: usize = 1_024;
+/// Where a batch is cut then.
+const BACKLOG_WRITES: usize = 256;
 /// Likewise, in bytes of records.
 const BATCH_BYTES: usize = 1 << 20;
 /// Records read at once on replay.
@@ -177,10 +182,11 @@ impl Queue {
 
     /// The next batch, as much as a commit should carry; without one, nobody commits any more.
     fn cut(&mut self) -> Option<Batch> {
+        let most = if self.waiting.len() > BACKLOG { BACKLOG_WRITES } else { BATCH_WRITES };
         let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((write, _)) = self.waiting.front() {
             bytes += weight(write);
-            if !batch.is_empty() && (batch.len() >= BATCH_WRITES || bytes > BATCH_BYTES) {
+            if !batch.is_empty() && (batch.len() >= most || bytes > BATCH_BYTES) {
                 break;
             }
             if let Some((write, reply)) = self.waiting.pop_front() {
