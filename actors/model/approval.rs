@@ -100,6 +100,8 @@ pub enum WhyAgain {
     /// Its end was not seen, and it may be repeated.
     #[default]
     Lost,
+    /// The process ended, and it may be repeated.
+    Interrupted,
     /// It was never begun, and never will be.
     NeverBegun,
     /// It is in doubt, and is to be repeated whatever it did.

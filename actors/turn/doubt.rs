@@ -34,12 +34,20 @@ impl Draft {
         } else if stopping {
             let end = CallEnd::error(CallStatus::Stopped, "the run was stopped", None, "nothing to do");
             self.end_call(id, attempt, end);
-        } else if attempt >= ATTEMPTS {
+        } else if self.lost(id) + 1 >= ATTEMPTS {
             let hint = "the tool fails inside; try another way";
             let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
             self.end_call(id, attempt, end);
         } else {
             self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::Lost }));
+        }
+    }
+
+    /// A repeatable call whose process has died is started again, as often as that happens: it says nothing of the tool.
+    pub(super) fn interrupted(&mut self, call: CallId, attempt: Attempt) {
+        match self.run().is_some_and(|run| run.stopping.is_some()) {
+            true => self.tool_lost(call, attempt),
+            false => self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::Interrupted })),
         }
     }
 
@@ -51,11 +59,12 @@ impl Draft {
         if !is_started {
             return;
         }
+        self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
         if self.run().is_some_and(|run| run.stopping.is_some()) {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, "the run was stopped");
-            return self.end_call(id, attempt, end);
+            return self.end_call(id, 0, end);
         }
-        self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
+        self.skip_for_messages();
     }
 
     /// What is done about a call in doubt is in its run's spec.
@@ -64,7 +73,7 @@ impl Draft {
         let policy = run.spec.in_doubt;
         let then = if run.stopping.is_some() { WhenInDoubt::Tell } else { policy.then };
         match then {
-            WhenInDoubt::Retry if attempt < ATTEMPTS => {
+            WhenInDoubt::Retry if self.lost(call) + 1 < ATTEMPTS => {
                 self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::InDoubt }));
             }
             WhenInDoubt::Tell | WhenInDoubt::Retry => {
@@ -83,6 +92,11 @@ impl Draft {
     pub(crate) fn asks(&self, call: CallId) -> bool {
         let doubtful = self.run().map(Run::doubtful).unwrap_or_default();
         doubtful.iter().any(|doubtful| doubtful.request.call == call)
+    }
+
+    /// How many attempts of a call were lost for what may lie in the call itself.
+    fn lost(&self, call: CallId) -> Attempt {
+        self.call(call).map_or(0, |call| call.lost)
     }
 
     /// A person has decided.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, ApprovalRequested, AssistantMessage, Body, CallAdmitted, CallEnded, CallId, CallStarted,
-        EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Now,
-        Record, RunAccepted, RunEnded, Usage,
+        Access, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
+        CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted,
+        ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
     },
     policy::{Billing, billing, fit_name, may_pass},
     turn::{
@@ -69,6 +69,8 @@ impl Turn {
             Body::CallLost(lost) => {
                 if let Some(call) = self.call(lost.call) {
                     call.state = CallState::Admitted(lost.attempt + 1);
+                    call.begun |= lost.why != WhyAgain::NeverBegun;
+                    call.lost += Attempt::from(matches!(lost.why, WhyAgain::Lost | WhyAgain::InDoubt));
                 }
             }
             Body::MessageSteered(message) => self.steered(message),
@@ -161,6 +163,8 @@ impl Turn {
             effect: EffectClass::Once,
             access: Access::default(),
             detached: false,
+            begun: false,
+            lost: 0,
             state: CallState::Proposed,
         });
         let calls = calls.collect();

@@ -11,7 +11,7 @@ use crate::{
     turn::{
         Turn,
         asking::Asking,
-        run::{Phase, Step},
+        run::{Call, CallState, Phase, Step},
     },
 };
 
@@ -38,9 +38,7 @@ impl Turn {
     pub(super) fn wrote(&mut self, ended: &CallEnded, at: Timestamp) {
         let Phase::Running(run) = &self.phase else { return };
         let mut calls = run.calls().iter();
-        if ended.attempt > 0
-            && calls.any(|call| call.id == ended.call && call.is_once() && call.access == Access::Anything)
-        {
+        if ended.attempt > 0 && calls.any(|call| call.id == ended.call && writes(call)) {
             self.unwritten.last = Some(at);
         }
     }
@@ -48,6 +46,8 @@ impl Turn {
     /// The session is taken up again on this boot; called before that is folded.
     pub(super) fn taken_up(&mut self, boot: &BootId) {
         let Unwritten { last, seen, .. } = self.unwritten;
+        // One whose end nobody recorded may have ended at any time since.
+        let last = if self.may_write() { Some(seen) } else { last };
         let Some(last) = last.filter(|last| seen.ms_since(*last) <= UNWRITTEN_MS) else { return };
         if *self.boot == **boot {
             return;
@@ -68,10 +68,21 @@ impl Turn {
         }
     }
 
+    /// Whether a call is started that may write without syncing.
+    fn may_write(&self) -> bool {
+        let Phase::Running(run) = &self.phase else { return false };
+        run.calls().iter().any(|call| writes(call) && matches!(call.state, CallState::Started(..)))
+    }
+
     /// Puts the note behind what the model reads next.
     pub(super) fn show_note(&mut self) {
         if let Some(note) = self.unwritten.note.take() {
             self.history.note(&note);
         }
     }
+}
+
+/// Whether a call may write what it does not sync.
+fn writes(call: &Call) -> bool {
+    call.is_once() && call.access == Access::Anything
 }

@@ -85,6 +85,7 @@ impl Draft {
     /// has to be found out what became of it.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
+        self.give_up_waiting();
         let Some(run) = self.run() else { return };
         if let Step::Asking(Asking { state: Asked::Started(started), .. }) = &run.step {
             let (call, attempt) = (started.call, started.attempt);
@@ -97,7 +98,7 @@ impl Draft {
         for (call, state) in open {
             match state {
                 CallState::Started(..) if self.call(call).is_some_and(Call::is_once) => {}
-                CallState::Started(started, _) => self.tool_lost(call, started.attempt),
+                CallState::Started(started, _) => self.interrupted(call, started.attempt),
                 CallState::Proposed => {
                     let end = CallEnd::error(
                         CallStatus::NotStarted,

@@ -86,6 +86,10 @@ pub(super) struct Call {
     pub(super) access: Access,
     /// Whether its tool can tell what became of it when the process has died.
     pub(super) detached: bool,
+    /// Whether an attempt may have done something.
+    pub(super) begun: bool,
+    /// Attempts that were lost for what may lie in the call itself.
+    pub(super) lost: Attempt,
     pub(super) state: CallState,
 }
 

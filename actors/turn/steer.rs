@@ -13,7 +13,7 @@ use crate::{
         Turn,
         asking::Asking,
         draft::Draft,
-        run::{CallState, Phase, Step},
+        run::{Call, CallState, Phase, Step},
     },
 };
 
@@ -128,9 +128,9 @@ impl Draft {
         if !self.turn.steering.is_unread(|message| message.run == run.id) {
             return;
         }
-        let never_started = |state: &CallState| matches!(state, CallState::Proposed | CallState::Admitted(1));
-        let skipped: Vec<CallId> =
-            run.calls().iter().filter(|call| never_started(&call.state)).map(|call| call.id).collect();
+        let never_begun =
+            |call: &&Call| !call.begun && matches!(call.state, CallState::Proposed | CallState::Admitted(_));
+        let skipped: Vec<CallId> = run.calls().iter().filter(never_begun).map(|call| call.id).collect();
         for call in skipped {
             let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
             self.end_call(call, 0, end);

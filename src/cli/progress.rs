@@ -192,6 +192,7 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
 fn why_again(why: WhyAgain) -> &'static str {
     match why {
         WhyAgain::Lost => "lost, is started again",
+        WhyAgain::Interrupted => "lost with its process, is started again",
         WhyAgain::NeverBegun => "lost before it began, is started again",
         WhyAgain::InDoubt => "lost and in doubt, is started again",
     }
