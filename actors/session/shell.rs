@@ -208,6 +208,7 @@ impl State {
         let now = self.now();
         let Life::Awake(turn) = &self.life else { return };
         let (due, rests) = (turn.due(now), self.suspending.is_some());
+        let mut never_begun = Vec::new();
         if rests {
             // What runs goes on in the next incarnation; only what stopped runs have left behind is still ended.
             self.begun.retain(|effect, _| !effect.is_end() || due.contains(effect));
@@ -216,6 +217,12 @@ impl State {
         }
         for effect in due {
             if self.begun.contains_key(&effect) || (rests && !effect.is_end()) {
+                // Its start came to disk too late to be followed.
+                if let Effect::Run { call, attempt } = effect
+                    && self.granted.remove(&(call, attempt)).is_some()
+                {
+                    never_begun.push(Input::NeverBegun { call, attempt });
+                }
                 continue;
             }
             let begun = match effect {
@@ -242,5 +249,6 @@ impl State {
             self.begun.insert(effect, begun);
         }
         self.granted.clear();
+        never_begun.into_iter().for_each(|input| self.wait(input, None, None));
     }
 }

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -65,10 +65,14 @@ impl Tasks {
     pub(super) fn attach(&self, turn: &Turn, id: (CallId, Attempt), cancel: CancellationToken) -> Begun {
         let guard = Guard::new(self.session.clone(), id.0, id.1);
         let Some(called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+        let permits = Arc::clone(&self.wiring.tools.permits);
         let (boot, detached, span) = (turn.boot_of(id.0), turn.is_detached(id.0), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
-            let found = if detached { called.find(boot).await } else { Found::Unknown };
+            let found = match detached {
+                true => holding(permits, called.find(boot)).await,
+                false => Found::Unknown,
+            };
             guard.answer(called.said(found).await);
         };
         self.tasks.spawn(task.instrument(span));
@@ -147,6 +151,20 @@ impl Called {
             Found::NeverBegun => Input::NeverBegun { call, attempt },
             Found::Unknown => Input::Lost { call, attempt },
         }
+    }
+}
+
+/// Awaits a call that is under way already with a permit as soon as there is one: it waits for none, but takes its place in
+/// front of those that have not begun.
+async fn holding<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) -> T {
+    let held = async {
+        let _permit = permits.acquire_owned().await;
+        std::future::pending::<std::convert::Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        done = call => done,
+        never = held => match never {},
     }
 }
 

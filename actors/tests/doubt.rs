@@ -181,3 +181,22 @@ async fn nobody_who_answers_is_a_no() {
     let result = runtime.wait(accepted.run, Some(Duration::from_hours(25))).await.unwrap();
     assert!(result.text().unwrap().contains("has not answered"), "{:?}", result.text());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_already_counts_for_how_many_may_be() {
+    let (journal, accepted) = interrupted(WhenInDoubt::Tell).await;
+    let tool = ScriptedTool::saying("build", EffectClass::Once, "built").finding(|_, _| async {
+        tokio::time::sleep(STEP * 30).await;
+        Found::Ended(CallEnd::ok("built before"))
+    });
+    let world = World { tool_calls: 1, ..with(&journal, &tool, WhenInDoubt::Tell) };
+    let runtime = start(world).await;
+    runtime.revive_all().await.unwrap();
+    tokio::time::sleep(STEP).await;
+    let next = runtime.submit(RunRequest::new("b")).await.unwrap();
+    tokio::time::sleep(STEP * 20).await;
+    let started = |kinds: Vec<&str>| kinds.contains(&"call.started");
+    assert!(!started(kinds(&runtime, next).await), "one is under way, and one may be");
+    assert_eq!(runtime.wait(next.run, Some(STEP * 30)).await.unwrap().text(), Some("built"));
+    assert_eq!(runtime.wait(accepted.run, None).await.unwrap().text(), Some("built before"));
+}

@@ -188,3 +188,76 @@ fn after_another_boot_the_model_is_told_what_may_be_missing() {
     check_noted("another", 1_000, true);
     check_noted("another", 31_000, false);
 }
+
+#[test]
+fn a_question_that_expired_meanwhile_is_answered_at_the_revival() {
+    let mut driver = interrupted(WhenInDoubt::Ask);
+    driver.feed(&LOST);
+    driver.pass(DAY);
+    assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
+    check_told(&driver, CallStatus::InDoubt, &["has not answered"]);
+}
+
+#[test]
+fn deaths_of_the_process_are_not_the_tools() {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    driver.answer(1, EffectClass::Idempotent);
+    for attempt in 1..9 {
+        driver.feed(&Input::Permitted { call: CALL, attempt });
+        assert_eq!(driver.crash(), ["session.revived", "call.lost"]);
+    }
+    // Those of its task are: the third one ends it.
+    for attempt in 9..12 {
+        driver.feed(&Input::Permitted { call: CALL, attempt });
+        let expect = if attempt < 11 { "call.lost" } else { "call.ended" };
+        assert_eq!(driver.feed(&Input::Lost { call: CALL, attempt }), [expect]);
+    }
+    check_told(&driver, CallStatus::Error, &["died each time"]);
+}
+
+#[test]
+fn what_never_began_gives_way_to_a_message() {
+    let mut driver = interrupted(WhenInDoubt::Tell);
+    driver.steer(1, 7);
+    let never = Input::NeverBegun { call: CALL, attempt: 1 };
+    assert_eq!(driver.feed(&never), ["call.lost", "call.ended"]);
+    check_told(&driver, CallStatus::NotStarted, &["Skipped to process an incoming message."]);
+
+    let mut driver = interrupted(WhenInDoubt::Tell);
+    driver.feed(&never);
+    assert_eq!(driver.steer(1, 7), ["message.steered", "call.ended"]);
+    // What may have begun is not skipped.
+    let mut driver = interrupted(WhenInDoubt::Retry);
+    driver.feed(&LOST);
+    assert_eq!(driver.steer(1, 7), ["message.steered"]);
+}
+
+#[test]
+fn what_never_began_is_not_booked() {
+    let mut driver = interrupted(WhenInDoubt::Tell);
+    driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    let mut draft = driver.turn.draft(driver.now);
+    draft.feed(&Input::NeverBegun { call: CALL, attempt: 1 });
+    let decision = draft.finish();
+    let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds, ["call.lost", "call.ended", "run.ended"]);
+    let settled = &decision.ledger.settle;
+    let calls: Vec<_> = settled.iter().map(|s| (s.reserved.tool_calls, s.spent.tool_calls)).collect();
+    assert_eq!(calls, [(Some(1), None)]);
+}
+
+#[test]
+fn a_command_whose_end_nobody_recorded_may_have_written_too() {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true };
+    let plan = Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    driver.answer_planned("", Finish::ToolCalls, vec![plan]);
+    driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
+    driver.crash_into("another");
+    driver.feed(&Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("done") });
+    assert_eq!(driver.found("may be missing"), [('t', 1)]);
+}
