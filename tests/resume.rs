@@ -3,13 +3,9 @@
 
 mod common;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    process::{ChildStderr, Output},
-};
+use std::{fs, process::Output};
 
-use common::{Running, World, kinds, object, stderr, texts, until};
+use common::{Lines, Running, World, kinds, object, stderr, texts, until};
 use hermod::{
     config::Config,
     daemon::{self, Endpoints},
@@ -22,33 +18,6 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const ALL: [&str; 4] = ["runs", "resume", "--all", "--wait"];
-
-/// The lines of a process's progress, as they come.
-struct Lines(std::io::Lines<BufReader<ChildStderr>>);
-
-impl Lines {
-    fn of(running: &mut Running) -> Self {
-        Self(BufReader::new(running.child().stderr.take().unwrap()).lines())
-    }
-
-    /// Reads on to a line with this part.
-    #[track_caller]
-    fn until(&mut self, part: &str) -> String {
-        let mut read = String::new();
-        for line in &mut self.0 {
-            let line = line.unwrap();
-            if line.contains(part) {
-                return line;
-            }
-            read += &(line + "\n");
-        }
-        panic!("no line has `{part}`:\n{read}");
-    }
-
-    fn rest(self) -> String {
-        self.0.map(|line| line.unwrap() + "\n").collect()
-    }
-}
 
 /// Leaves an unfinished run behind, killed when its model is asked, and says its id.
 fn left(world: &World, steps: &Value, signal: Signal) -> String {

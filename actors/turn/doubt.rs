@@ -1,6 +1,9 @@
 //! Calls whose end nobody saw: what may be done about them, and who is asked.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use crate::{
     model::{
@@ -90,8 +93,15 @@ impl Draft {
 
     /// Whether a person is asked about this call.
     pub(crate) fn asks(&self, call: CallId) -> bool {
+        self.asked(call).is_some()
+    }
+
+    /// The open question about a call: one that has expired is none, even before its answer is written.
+    fn asked(&self, call: CallId) -> Option<Arc<Doubtful>> {
         let doubtful = self.run().map(Run::doubtful).unwrap_or_default();
-        doubtful.iter().any(|doubtful| doubtful.request.call == call)
+        doubtful
+            .into_iter()
+            .find(|asked| asked.request.call == call && asked.request.expires_at > self.now.at)
     }
 
     /// How many attempts of a call were lost for what may lie in the call itself.
@@ -101,10 +111,7 @@ impl Draft {
 
     /// A person has decided.
     pub(super) fn decided(&mut self, call: CallId, verdict: Verdict) {
-        let doubtful = self.run().map(Run::doubtful).unwrap_or_default();
-        let Some(doubtful) = doubtful.into_iter().find(|doubtful| doubtful.request.call == call) else {
-            return;
-        };
+        let Some(doubtful) = self.asked(call) else { return };
         match verdict {
             Verdict::Allow => {
                 let by = Answerer::Person;

@@ -82,7 +82,8 @@ impl Dormant {
 
 impl Draft {
     /// Takes the session up again: each open call gets its next attempt; but of one that must not be repeated silently it
-    /// has to be found out what became of it.
+    /// has to be found out what became of it. A question that has expired meanwhile is answered with this, so that nobody
+    /// finds the run still parked.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
         self.give_up_waiting();
@@ -111,6 +112,7 @@ impl Draft {
                 CallState::Admitted(_) | CallState::Parked(_) | CallState::Same(_) | CallState::Ended(_) => {}
             }
         }
+        self.give_up_waiting();
         self.end_if_stopped();
     }
 }

@@ -3,7 +3,11 @@
 use std::{path::Path, sync::Arc};
 
 use clap::{Args, Subcommand};
-use hermod_actors::{Defaults, model::Verdict, port::Journal};
+use hermod_actors::{
+    Defaults,
+    model::{Awaited, RunRow, Timestamp, Verdict},
+    port::{Clock, Journal},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -13,7 +17,7 @@ use super::{
     report,
 };
 use crate::{
-    clock::rfc3339,
+    clock::{SystemClock, rfc3339},
     control::{Answer, Approval, Lost, Reader, Request},
     daemon,
 };
@@ -67,7 +71,8 @@ async fn list(json: bool, inquiry: &Inquiry) -> Result<(), Failure> {
     if open.is_empty() {
         say("no run waits for a person");
     }
-    open.iter().try_for_each(|approval| print(&shown(approval)))
+    let now = SystemClock::default().at();
+    open.iter().try_for_each(|approval| print(&shown(approval, now)))
 }
 
 fn object(approval: &Approval) -> Value {
@@ -81,17 +86,22 @@ fn object(approval: &Approval) -> Value {
     })
 }
 
-fn shown(approval: &Approval) -> String {
+fn shown(approval: &Approval, now: Timestamp) -> String {
     let Approval { call, question, since, expires_at, .. } = approval;
     let (since, until) = (rfc3339(*since), rfc3339(*expires_at));
-    format!("{call}\n  {question}\n  asked {since}; taken for a no at {until}")
+    let then = if *expires_at > now {
+        format!("taken for a no at {until}")
+    } else {
+        format!("expired {until}: taken for a no when `hermod runs resume {}` takes it up", call.run)
+    };
+    format!("{call}\n  {question}\n  asked {since}; {then}")
 }
 
 async fn decide(args: AnswerArgs, verdict: Verdict, inquiry: &Inquiry) -> Result<(), Failure> {
     let request = Request::ApprovalsDecide { call: args.call.clone(), verdict };
-    let (answer, held) = match inquiry.reach().await? {
-        Reached::Holder(mut client) => (client.ask(&request, |_| Ok(())).await.map_err(lost)?, true),
-        Reached::Store(journal) => (alone(&args.call, verdict, (journal, inquiry.state())).await?, false),
+    let answer = match inquiry.reach().await? {
+        Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
+        Reached::Store(journal) => alone(&args.call, verdict, (journal, inquiry.state())).await?,
     };
     let Answer::Decided { call, run } = answer else { return Err(other_answer().into()) };
     if args.json {
@@ -100,10 +110,18 @@ async fn decide(args: AnswerArgs, verdict: Verdict, inquiry: &Inquiry) -> Result
         );
     }
     print(&format!("call {call} is {verdict}"))?;
-    if !held {
+    // The decision stands, whether or not there is more to be said of it.
+    if rests(&run, inquiry).await.unwrap_or(false) {
         say(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));
     }
     Ok(())
+}
+
+/// Whether nobody runs the run: who holds the store may do so for another one.
+async fn rests(run: &RunRow, inquiry: &Inquiry) -> Result<bool, Failure> {
+    let request = Request::RunsShow { run: run.id.to_string() };
+    let Answer::Run(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
+    Ok(detail.waits.iter().any(|wait| wait.what == Awaited::Process))
 }
 
 /// Nobody runs the run: the answer is written from here, and nothing is started.

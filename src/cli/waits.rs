@@ -39,8 +39,10 @@ pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
 
 /// What stands behind a run in `hermod tree`; nothing if it waits for nothing.
 pub(crate) fn short(waits: &[Wait], now: Timestamp) -> String {
-    let mut waits = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. }));
-    let Some(first) = waits.next() else { return String::new() };
+    let waits: Vec<_> = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. })).collect();
+    // No process helps a run that waits for a person.
+    let person = waits.iter().find(|wait| matches!(wait.what, Awaited::Person { .. }));
+    let Some(first) = person.or(waits.first()) else { return String::new() };
     let what = match &first.what {
         Awaited::Process => "nobody runs it".to_owned(),
         Awaited::Queue { behind } => format!("queued behind {behind}"),
@@ -55,7 +57,7 @@ pub(crate) fn short(waits: &[Wait], now: Timestamp) -> String {
         Awaited::Stop => "stops".to_owned(),
         Awaited::Disk | Awaited::Limit { .. } => "waits for the disk".to_owned(),
     };
-    let more = waits.count();
+    let more = waits.len() - 1;
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
     format!("  {what} {}{more}", seconds(now.ms_since(first.since)))
 }
@@ -195,5 +197,7 @@ mod tests {
         let waits = [wait(Awaited::Stop), wait(Awaited::Disk), wait(limit)];
         assert_eq!(short(&waits, Timestamp(500)), "  stops 500 ms, 1 more");
         assert_eq!(short(&[], Timestamp(0)), "");
+        let waits = [wait(Awaited::Process), wait(Awaited::Person { call: CALL })];
+        assert_eq!(short(&waits, Timestamp(500)), "  asks a person 500 ms, 1 more");
     }
 }

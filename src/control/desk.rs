@@ -278,6 +278,11 @@ impl Desk {
 fn nobody(order: &Order) -> Fault {
     match order {
         Order::Steer { run, .. } => Fault::usage(match &run.ended {
+            None if run.state == RunState::Parked => format!(
+                "no process runs run {0}, and it waits for a person: answer it (see `hermod approvals list`), or take it up \
+                 with `hermod runs resume {0}` and steer it then",
+                run.id
+            ),
             Some(ended) => format!(
                 "run {0} has ended: {ended}; `hermod run --resume {0} TEXT` continues its conversation",
                 run.id

@@ -3,10 +3,10 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStderr, Command, Output, Stdio},
     sync::Arc,
     thread::{self, sleep},
     time::Duration,
@@ -149,6 +149,34 @@ impl Drop for Running {
             // It may have ended already; waiting for it is all that is left then.
             child.kill().and_then(|()| child.wait()).expect("a child that can be waited for");
         }
+    }
+}
+
+/// The lines of a process's progress, as they come.
+#[derive(Debug)]
+pub struct Lines(std::io::Lines<BufReader<ChildStderr>>);
+
+impl Lines {
+    pub fn of(running: &mut Running) -> Self {
+        Self(BufReader::new(running.child().stderr.take().expect("it is piped")).lines())
+    }
+
+    /// Reads on to a line with this part.
+    #[track_caller]
+    pub fn until(&mut self, part: &str) -> String {
+        let mut read = String::new();
+        for line in &mut self.0 {
+            let line = line.expect("text");
+            if line.contains(part) {
+                return line;
+            }
+            read += &(line + "\n");
+        }
+        panic!("no line has `{part}`:\n{read}");
+    }
+
+    pub fn rest(self) -> String {
+        self.0.map(|line| line.expect("text") + "\n").collect()
     }
 }
 

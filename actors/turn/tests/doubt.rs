@@ -132,6 +132,19 @@ fn a_no_is_told_to_the_model_and_so_is_silence() {
 }
 
 #[test]
+fn what_has_expired_can_not_be_answered_and_is_found_answered_by_the_next_process() {
+    let mut driver = interrupted(WhenInDoubt::Ask);
+    driver.feed(&LOST);
+    driver.pass(DAY);
+    let allow = Input::Decided { call: CALL, verdict: Verdict::Allow };
+    assert!(!driver.turn.draft(driver.now).asks(CALL));
+    assert_eq!(driver.feed(&allow), [""; 0]);
+    assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
+    check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has not answered"]);
+    assert_eq!(driver.turn.parked(), None);
+}
+
+#[test]
 fn a_stop_needs_no_person() {
     let mut driver = interrupted(WhenInDoubt::Ask);
     driver.feed(&LOST);

@@ -32,7 +32,7 @@ pub(super) struct Crowd<'a> {
     /// When this process began to let them go on: what was recorded before is not told again.
     since: Timestamp,
     runs: BTreeMap<RunId, Member>,
-    /// Those that have no outcome and are not parked.
+    /// Those that have no outcome and are not parked, as far as is known.
     under_way: BTreeSet<RunId>,
     /// The sessions that were revived, and whether their news is told.
     revived: BTreeMap<SessionId, bool>,
@@ -90,9 +90,20 @@ impl<'a> Crowd<'a> {
         open.rev().map(|member| (member.row.session, member.row.id)).collect()
     }
 
-    /// Whether every run has its outcome or is parked.
+    /// Whether every run has its outcome, is parked, or waits for one that is parked.
     pub(super) fn is_settled(&self) -> bool {
-        self.under_way.is_empty()
+        self.under_way.iter().all(|run| self.runs.get(run).is_some_and(|member| self.is_held_up(&member.row)))
+    }
+
+    fn is_held_up(&self, row: &RunRow) -> bool {
+        let mut others = self.runs.values().map(|member| &member.row);
+        row.state == RunState::Queued
+            && others.any(|other| other.session == row.session && self.is_parked(other))
+    }
+
+    /// Whether a run is parked, and its session says so too.
+    fn is_parked(&self, row: &RunRow) -> bool {
+        row.state == RunState::Parked && !self.under_way.contains(&row.id)
     }
 
     /// Whether this run has its outcome or is parked.
@@ -100,17 +111,18 @@ impl<'a> Crowd<'a> {
         !self.under_way.contains(&run)
     }
 
-    /// Whether no run of a session that was revived is under way.
+    /// Whether no run of a session that was revived is under way. One that is parked does nothing.
     pub(super) fn is_quiet(&self) -> bool {
-        self.under_way.iter().all(|run| {
-            self.runs.get(run).is_none_or(|member| !self.revived.contains_key(&member.row.session))
-        })
+        let members = self.under_way.iter().filter_map(|run| self.runs.get(run));
+        let mut rows = members.map(|member| &member.row).filter(|row| row.state != RunState::Parked);
+        rows.all(|row| !self.revived.contains_key(&row.session))
     }
 
-    /// Lets a session go on, and listens to it.
+    /// Lets a session go on, and listens to it. What is parked may go on with it: its question may have expired.
     pub(super) fn revive(&mut self, session: SessionId) -> Result<(), Failure> {
-        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
-        let first = open.map(|row| row.first).min().unwrap_or(1);
+        let own = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        let first = own.clone().map(|row| row.first).min().unwrap_or(1);
+        self.under_way.extend(own.filter(|row| row.state == RunState::Parked).map(|row| row.id));
         self.revived.insert(session, false);
         self.heard.push(listen(session, self.runtime.watch(session, first)));
         Ok(self.runtime.revive(session)?)
@@ -223,14 +235,14 @@ fn is_under_way(row: &RunRow) -> bool {
 /// Whether the run's row may be another one behind this record.
 const fn moves_row(body: &Body) -> bool {
     match body {
-        Body::RunAccepted(_)
+        Body::SessionRevived(_)
+        | Body::RunAccepted(_)
         | Body::RunStopping(_)
         | Body::RunEnded(_)
         | Body::CallEnded(_)
         | Body::ApprovalRequested(_)
         | Body::ApprovalAnswered(_) => true,
         Body::SessionOpened(_)
-        | Body::SessionRevived(_)
         | Body::ModelStarted(_)
         | Body::ModelAnswered(_)
         | Body::ModelFailed(_)

@@ -1,5 +1,5 @@
 use hermod_actors::{
-    RunResult, Runtime, Watch,
+    RunError, RunResult, Runtime, Watch,
     model::{Body, EventBody, Record, RunId, RunState, StopReason},
 };
 
@@ -15,7 +15,7 @@ use crate::cli::{
 pub(crate) enum Followed {
     /// With the run's outcome.
     Ended(Box<RunResult>),
-    /// Because it waits for a person, and nothing else of it is under way.
+    /// Because it, or the run that it waits for, waits for a person, and nothing else of that is under way.
     Parked,
     /// By a signal: the run has no outcome yet and goes on at the next start.
     Left(Exit),
@@ -42,14 +42,14 @@ pub(crate) async fn follow(
                 runtime.stop(run, StopReason::Signal).await?;
             }
             event = watch.next() => {
-                let event = event.map_err(hermod_actors::RunError::Read)?;
+                let event = event.map_err(RunError::Read)?;
                 teller.take(&event.body);
                 if let EventBody::Recorded { record } = event.body {
                     tell(&mut progress, &mut teller, &record);
                     if ends(&record, run) {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
-                    if may_park(&record) && runtime.row(run).await?.state == RunState::Parked {
+                    if may_park(&record) && is_held_up(runtime, run).await? {
                         return Ok(Followed::Parked);
                     }
                 }
@@ -74,9 +74,25 @@ fn tell(progress: &mut Progress, teller: &mut Teller, record: &Record) {
     }
 }
 
-/// Whether a run may be parked from this record on.
+/// Whether a run may be held up by a person from this record on.
 fn may_park(record: &Record) -> bool {
-    matches!(&record.body, Body::ApprovalRequested(_) | Body::CallEnded(_) | Body::SessionRevived(_))
+    matches!(
+        &record.body,
+        Body::ApprovalRequested(_) | Body::CallEnded(_) | Body::SessionRevived(_) | Body::RunAccepted(_)
+    )
+}
+
+/// Whether the run is parked, or waits for one of its session that is.
+async fn is_held_up(runtime: &Runtime, run: RunId) -> Result<bool, RunError> {
+    let row = runtime.row(run).await?;
+    match row.state {
+        RunState::Parked => Ok(true),
+        RunState::Running | RunState::Ended => Ok(false),
+        RunState::Queued => {
+            let open = runtime.open_runs().await?;
+            Ok(open.iter().any(|other| other.session == row.session && other.state == RunState::Parked))
+        }
+    }
 }
 
 fn ends(record: &Record, run: RunId) -> bool {
