@@ -86,7 +86,6 @@ impl Draft {
     /// finds the run still parked.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
-        self.give_up_waiting();
         let Some(run) = self.run() else { return };
         if let Step::Asking(Asking { state: Asked::Started(started), .. }) = &run.step {
             let (call, attempt) = (started.call, started.attempt);

@@ -203,15 +203,6 @@ fn after_another_boot_the_model_is_told_what_may_be_missing() {
 }
 
 #[test]
-fn a_question_that_expired_meanwhile_is_answered_at_the_revival() {
-    let mut driver = interrupted(WhenInDoubt::Ask);
-    driver.feed(&LOST);
-    driver.pass(DAY);
-    assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
-    check_told(&driver, CallStatus::InDoubt, &["has not answered"]);
-}
-
-#[test]
 fn deaths_of_the_process_are_not_the_tools() {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
