@@ -53,7 +53,8 @@ impl Runtime {
         Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
     }
 
-    /// Likewise of a session that is not live here, and starts nothing of it: the run goes on when somebody takes it up.
+    /// Likewise, and does not let the session go on for that: unless it does here already, the run goes on when somebody
+    /// takes it up.
     pub async fn decide_at_rest(&self, call: CallId, verdict: Verdict) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
         for _ in 0..TRIES {

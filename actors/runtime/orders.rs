@@ -73,8 +73,9 @@ impl Runtime {
         Err(RunError::StillRunning(run))
     }
 
-    /// Stops a run whose session is not live here, and starts nothing of that session: what waits behind the run goes on
-    /// waiting. Needs no provider and no tool. Resolves when the run's end is on disk.
+    /// Stops a run, and does not let its session go on for that: unless it does here already, what waits behind the run
+    /// goes on waiting, neither provider nor tool is needed, and this resolves when the run's end is on disk. In a session
+    /// that goes on here it is [`Runtime::stop`].
     pub async fn stop_at_rest(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
         for _ in 0..TRIES {
@@ -87,8 +88,9 @@ impl Runtime {
             let order = SessionMsg::StopAtRest(run, reason, [stopped.into(), rested.into()]);
             self.cast(SessionsMsg::To(session, self.nothing_new(), order))?;
             match (on_stop.await, on_rest.await) {
-                (Ok(()), _) => return Ok(()),
-                (Err(_), _) => self.alive()?,
+                (Ok(()), Ok(())) => return Ok(()),
+                // A session that died on the way to the run's end is not revived for that by itself.
+                (Ok(()) | Err(_), _) => self.alive()?,
             }
         }
         Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))

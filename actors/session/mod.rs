@@ -72,6 +72,45 @@ pub(crate) enum SessionMsg {
     Inner(Inner),
 }
 
+impl SessionMsg {
+    /// Whether it is an order at rest.
+    pub(crate) const fn is_at_rest(&self) -> bool {
+        match self {
+            Self::StopAtRest(..) | Self::DecideAtRest(..) => true,
+            Self::Submit(..)
+            | Self::Stop(..)
+            | Self::Steer(..)
+            | Self::Decide(..)
+            | Self::Suspend(_)
+            | Self::Inner(_) => false,
+            #[cfg(feature = "testkit")]
+            Self::Look(_) => false,
+        }
+    }
+
+    /// The same to a session that goes on: of an order at rest, whoever waits for the rest is told at once.
+    pub(crate) fn under_way(self) -> Self {
+        let (order, rested) = match self {
+            Self::StopAtRest(run, reason, [stopped, rested]) => {
+                (Self::Stop(Some(run), reason, stopped), rested)
+            }
+            Self::DecideAtRest(input, decided, rested) => (Self::Decide(input, decided), rested),
+            Self::Submit(..)
+            | Self::Stop(..)
+            | Self::Steer(..)
+            | Self::Decide(..)
+            | Self::Suspend(_)
+            | Self::Inner(_) => return self,
+            #[cfg(feature = "testkit")]
+            Self::Look(_) => return self,
+        };
+        if rested.send(()).is_err() {
+            tracing::debug!("nobody waits for the rest any more");
+        }
+        order
+    }
+}
+
 /// What the session's own tasks, and Persistence, say to it.
 #[derive(Debug)]
 pub(crate) enum Inner {

@@ -45,13 +45,18 @@ pub(crate) struct Foundation {
     pub(super) roster: Roster,
 }
 
-/// The tasks of all sessions that the directory knows, so that the next directory can end them before it revives.
+/// The tasks of all sessions that the directory knows, so that the next directory can end them before it revives; and
+/// whether they go on.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(Mutex<BTreeMap<SessionId, CallTasks>>);
+pub(crate) struct Roster(Mutex<BTreeMap<SessionId, (CallTasks, bool)>>);
 
 impl Roster {
-    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, CallTasks>) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, (CallTasks, bool)>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, session: SessionId, entry: &Entry) {
+        self.with(|roster| roster.insert(session, (entry.tasks.clone(), entry.goes_on)));
     }
 }
 
@@ -65,14 +70,14 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// A directory that knows nobody; but whom an earlier one knew is revived.
+    /// A directory that knows nobody; but whoever went on in an earlier one is revived.
     pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
         let known = foundation.roster.with(|roster| roster.clone());
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
         let mut directory = Self { me, foundation, entries, actors, suspended: false };
-        for (session, tasks) in known {
+        for (session, (tasks, goes_on)) in known {
             let place = Place::Ending(Vec::new(), Next::Revive);
-            directory.entries.insert(session, Entry { place, tasks, ..Entry::new(None) });
+            directory.entries.insert(session, Entry { place, tasks, goes_on, ..Entry::new(None) });
             directory.end_tasks(session, Next::Revive);
         }
         directory
@@ -95,10 +100,8 @@ impl Directory {
 
     /// Whether the session's runs are run here, or about to be.
     pub(crate) fn has(&self, session: SessionId) -> bool {
-        match self.entries.get(&session).map(|entry| &entry.place) {
-            Some(Place::Opening(_) | Place::Live(_) | Place::Ending(..) | Place::Burying(..)) => true,
-            Some(Place::Quarantined(_)) | None => false,
-        }
+        let Some(entry) = self.entries.get(&session) else { return false };
+        entry.goes_on && !matches!(entry.place, Place::Quarantined(_))
     }
 
     /// The actor of a live session.
@@ -110,7 +113,8 @@ impl Directory {
         }
     }
 
-    /// Hands a message to a session, which is opened if it is not live.
+    /// Hands a message to a session, which is opened if it is not live; none, or any but an order at rest, is to let its
+    /// runs go on from now.
     pub(super) fn deliver(
         &mut self,
         session: SessionId,
@@ -120,14 +124,24 @@ impl Directory {
         if self.suspended {
             return;
         }
+        let goes_on = message.as_ref().is_none_or(|message| !message.is_at_rest());
         let Some(entry) = self.entries.get_mut(&session) else {
             let place = Place::Opening(message.into_iter().collect());
-            let entry = Entry { place, ..Entry::new(new) };
-            self.foundation.roster.with(|roster| roster.insert(session, entry.tasks.clone()));
+            let entry = Entry { place, goes_on, ..Entry::new(new) };
+            self.foundation.roster.note(session, &entry);
             self.entries.insert(session, entry);
             return self.open(session);
         };
         entry.new = entry.new.take().or(new);
+        if goes_on && !entry.goes_on {
+            entry.goes_on = true;
+            self.foundation.roster.note(session, entry);
+        }
+        let message = match entry.place {
+            Place::Live(_) => message.map(|message| entry.hand(message)),
+            // It is not given before its session is awake: who knows what is wanted by then.
+            Place::Opening(_) | Place::Ending(..) | Place::Burying(..) | Place::Quarantined(_) => message,
+        };
         match &mut entry.place {
             Place::Opening(waiting) | Place::Ending(waiting, _) | Place::Burying(waiting, _) => {
                 waiting.extend(message);
@@ -195,7 +209,8 @@ impl Directory {
                 return self.bury(session, run, Cause::CrashLoop { error }, then);
             }
         }
-        let waiting = entry.place.take_waiting();
+        entry.rests = false;
+        let waiting = entry.place.take_waiting().into_iter().map(|message| entry.hand(message)).collect();
         let boot = self.foundation.boot.clone();
         let first = match &entry.new {
             Some(new) if dormant.is_new() => Input::Opened {
@@ -207,7 +222,7 @@ impl Directory {
             Some(_) | None => Input::Revived { incarnation, boot },
         };
         entry.tasks = CallTasks::default();
-        self.foundation.roster.with(|roster| roster.insert(session, entry.tasks.clone()));
+        self.foundation.roster.note(session, entry);
         let (wiring, tasks) = (Arc::clone(&self.foundation.wiring), entry.tasks.clone());
         let arguments = Arguments { id: session, wiring, dormant, first, tasks, waiting };
         match Actor::spawn_linked(None, Session, arguments, self.me.get_cell()).await {
@@ -261,13 +276,15 @@ impl Directory {
 
     pub(super) fn tasks_ended(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
+        if entry.is_done() {
+            return self.forget(session);
+        }
         let Place::Ending(waiting, next) = &mut entry.place else { return };
         match *next {
             Next::GiveUp => {
                 let error = entry.died_of.take().unwrap_or_else(|| "its actor keeps dying".into());
                 self.bury(session, None, Cause::CrashLoop { error }, Then::Forget);
             }
-            Next::Rest if waiting.is_empty() => self.forget(session),
             Next::Rest | Next::Revive => {
                 entry.place = Place::Opening(take(waiting));
                 self.open(session);
@@ -329,7 +346,7 @@ impl Directory {
                 waiting.into_iter().for_each(|message| refuse(Some(message), &why));
             }
             Place::Burying(_, Then::Tell(reply)) => {
-                if waiting.is_empty() {
+                if waiting.is_empty() && !entry.goes_on {
                     self.forget(session);
                 } else {
                     entry.place = Place::Opening(waiting);

@@ -23,6 +23,10 @@ pub(super) struct Entry {
     pub(super) crashes: InARow<Option<Standing>>,
     pub(super) reads: u32,
     pub(super) new: Option<Arc<NewSession>>,
+    /// Somebody wants its runs to go on here; once so, always so. Else it is only here for orders at rest.
+    pub(super) goes_on: bool,
+    /// Its actor was given an order at rest, and ends when that is carried out.
+    pub(super) rests: bool,
 }
 
 /// Where it is; what comes in while it is not live waits here.
@@ -82,6 +86,32 @@ impl Entry {
             crashes: InARow::default(),
             reads: 0,
             new,
+            goes_on: false,
+            rests: false,
+        }
+    }
+
+    /// What its actor is given of a message: what is told at rest to a session that goes on does not bring it to rest.
+    pub(super) fn hand(&mut self, message: SessionMsg) -> SessionMsg {
+        if self.goes_on {
+            return message.under_way();
+        }
+        self.rests |= message.is_at_rest();
+        message
+    }
+
+    /// Whether there is nothing to open it for when its tasks have ended.
+    pub(super) const fn is_done(&self) -> bool {
+        match &self.place {
+            Place::Ending(waiting, _) if !waiting.is_empty() => false,
+            // Who wants it to go on and came while it was at rest is not forgotten.
+            Place::Ending(_, Next::Rest) => !(self.goes_on && self.rests),
+            Place::Ending(_, Next::Revive) => !self.goes_on,
+            Place::Ending(_, Next::GiveUp)
+            | Place::Opening(_)
+            | Place::Live(_)
+            | Place::Burying(..)
+            | Place::Quarantined(_) => false,
         }
     }
 }

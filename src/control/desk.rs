@@ -48,10 +48,8 @@ pub enum Order {
         /// What is said.
         text: Arc<str>,
     },
-    /// Decide about a call of this run.
+    /// Decide about a call.
     Decide {
-        /// The run.
-        run: Box<RunRow>,
         /// The call.
         call: CallId,
         /// What is decided.
@@ -255,8 +253,8 @@ impl Desk {
     }
 
     async fn decide(&self, call: &str, verdict: Verdict) -> Result<Option<Answer>, Fault> {
-        let (run, call) = self.reader.asked(call).await?;
-        self.order(Order::Decide { run: Box::new(run), call, verdict }).await
+        let (_, call) = self.reader.asked(call).await?;
+        self.order(Order::Decide { call, verdict }).await
     }
 
     async fn order(&self, order: Order) -> Result<Option<Answer>, Fault> {

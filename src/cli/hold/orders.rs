@@ -1,16 +1,11 @@
 //! What other processes want of the runs of this one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use hermod_actors::{
-    RunError, Runtime, SessionPlace,
-    model::{CallId, RunRow, SessionId, StopReason, Verdict},
+    RunError, Runtime,
+    model::{CallId, RunRow, RunState, SessionId, StopReason, Verdict},
 };
 use tokio::time::timeout;
 
@@ -50,7 +45,7 @@ async fn carry_out(runtime: &Runtime, Ordered { order, reply }: Ordered) {
     let done = match order {
         Order::Stop(rows) => stop(runtime, rows).await.map(Answer::Stopped).map_err(Fault::from),
         Order::Steer { run, text } => steer(runtime, &run, text).await,
-        Order::Decide { run, call, verdict } => decide(runtime, (&run, call), verdict).await,
+        Order::Decide { call, verdict } => decide(runtime, call, verdict).await,
         Order::Providers => Ok(Answer::Providers(runtime.providers().await)),
         Order::ResetProvider(name) => reset(runtime, name).await,
     };
@@ -59,40 +54,32 @@ async fn carry_out(runtime: &Runtime, Ordered { order, reply }: Ordered) {
     }
 }
 
-/// The sessions that are under way in this process.
-async fn under_way(runtime: &Runtime) -> Result<BTreeSet<SessionId>, RunError> {
-    let sessions = runtime.tree().await?.sessions.into_iter();
-    let here = sessions.filter(|status| !matches!(status.place, SessionPlace::Quarantined(_)));
-    Ok(here.map(|status| status.session).collect())
-}
-
 /// Stops runs of this process, and runs that nobody runs: all sessions at the same time. Says what became of them.
 pub(crate) async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
-    let here = under_way(runtime).await?;
     let mut sessions: BTreeMap<SessionId, Vec<RunRow>> = BTreeMap::new();
     for row in rows {
         sessions.entry(row.session).or_default().push(row);
     }
-    let stops = sessions.into_iter().map(|(session, rows)| {
-        let is_here = here.contains(&session);
-        async move { if is_here { stop_here(runtime, rows).await } else { stop_at_rest(runtime, rows).await } }
-    });
     let mut stopped = Vec::new();
     // Nobody's failure leaves another run going.
-    for rows in join_all(stops).await {
+    for rows in join_all(sessions.into_values().map(|rows| stop_session(runtime, rows))).await {
         stopped.extend(rows?);
     }
     stopped.sort_by_key(|row| row.id);
     Ok(stopped)
 }
 
-/// Stops runs of one session that is under way.
-async fn stop_here(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+/// Stops runs of one session. What nobody runs is not taken up for that.
+async fn stop_session(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
     // What waits behind a run is stopped before it, so that it does not begin.
     for row in rows.iter().rev() {
-        runtime.stop(row.id, StopReason::Command).await?;
+        runtime.stop_at_rest(row.id, StopReason::Command).await?;
     }
     for row in &mut rows {
+        *row = runtime.row(row.id).await?;
+        if row.state == RunState::Ended {
+            continue;
+        }
         match runtime.wait(row.id, Some(ENDING)).await {
             Ok(_) | Err(RunError::StillRunning(_)) => *row = runtime.row(row.id).await?,
             Err(error) => return Err(error),
@@ -101,18 +88,9 @@ async fn stop_here(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRo
     Ok(rows)
 }
 
-/// Stops runs of one session that nobody runs.
-async fn stop_at_rest(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
-    for row in &mut rows {
-        runtime.stop_at_rest(row.id, StopReason::Command).await?;
-        *row = runtime.row(row.id).await?;
-    }
-    Ok(rows)
-}
-
 /// Steers a run of this process. One that is not under way may find no provider here.
 async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<Answer, Fault> {
-    if run.ended.is_none() && !under_way(runtime).await?.contains(&run.session) {
+    if run.ended.is_none() && !runtime.vitals().runs(run.session).await {
         return Err(Fault::usage(format!(
             "run {0} is not under way: process {1} has another conversation. When that has ended, `hermod run --resume \
              {0}` goes on with it",
@@ -124,18 +102,10 @@ async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<Answer
     Ok(Answer::Steered { run: steered.run, session: steered.session, next: steered.next })
 }
 
-/// Decides about a call of this process, or of a run that nobody runs.
-async fn decide(
-    runtime: &Runtime,
-    (run, call): (&RunRow, CallId),
-    verdict: Verdict,
-) -> Result<Answer, Fault> {
-    let decided = if under_way(runtime).await?.contains(&run.session) {
-        runtime.decide(call, verdict).await
-    } else {
-        runtime.decide_at_rest(call, verdict).await
-    };
-    Ok(Answer::Decided { call, run: Box::new(decided?) })
+/// Decides about a call of this process, or of a run that nobody runs, which is not taken up for that.
+async fn decide(runtime: &Runtime, call: CallId, verdict: Verdict) -> Result<Answer, Fault> {
+    let run = Box::new(runtime.decide_at_rest(call, verdict).await?);
+    Ok(Answer::Decided { call, run })
 }
 
 async fn reset(runtime: &Runtime, name: String) -> Result<Answer, Fault> {

@@ -1,0 +1,215 @@
+//! Orders to sessions that nobody runs, and the same orders when somebody takes the session up meanwhile: whatever comes
+//! first, an order is carried out, what is to go on goes on, and what is not, does not. On virtual time.
+#![cfg(feature = "testkit")]
+
+use std::{
+    cell::Cell,
+    future::{pending, ready},
+    sync::Arc,
+    time::Duration,
+};
+
+use hermod_actors::{
+    Accepted, RunError, RunRequest, Runtime, SessionChoice, World,
+    model::{CallEnd, CallId, Doubt, EffectClass, Kind, Outcome, RunState, StopReason, Verdict, WhenInDoubt},
+    port::{Found, Journal},
+    testkit::{MemoryJournal, Part, ScriptedProvider, ScriptedTool, Strike, calls, says, strike, world},
+};
+use serde_json::json;
+use tokio::task::yield_now;
+
+const STEP: Duration = Duration::from_secs(1);
+/// Everything has come to its end or hangs.
+const LONG: Duration = Duration::from_mins(10);
+/// Rounds of the scheduler between an order's answer and the last that is done for it.
+const AFTER: u32 = 20;
+
+fn provider() -> ScriptedProvider {
+    ScriptedProvider::new(STEP, |view| match view.last() {
+        Some(last) if last["role"] == "tool" => Ok(says("done")),
+        Some(_) | None => Ok(calls(&[("build", json!({}))])),
+    })
+}
+
+fn endless() -> ScriptedTool {
+    ScriptedTool::new("build", EffectClass::Once, |_| pending()).finding(|_, _| ready(Found::Unknown))
+}
+
+fn quick() -> ScriptedTool {
+    ScriptedTool::new("build", EffectClass::Once, |_| ready(CallEnd::ok("built")))
+        .finding(|_, _| ready(Found::Unknown))
+}
+
+fn with(journal: &MemoryJournal, tool: ScriptedTool) -> World {
+    let shared: Arc<dyn Journal> = Arc::new(journal.clone());
+    let mut world = world(shared, provider(), vec![Arc::new(tool)]);
+    world.defaults.spec.in_doubt = Doubt { then: WhenInDoubt::Ask, ..Doubt::default() };
+    world
+}
+
+async fn start(world: World) -> Runtime {
+    Runtime::start(world).await.expect("the runtime starts")
+}
+
+async fn submit(runtime: &Runtime) -> Accepted {
+    let request = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("do it") };
+    runtime.submit(request).await.expect("it is accepted")
+}
+
+/// A process in which nobody has taken up the session of these two runs: the first waits for a person, if `parked`, or was
+/// under way; the second waits behind it.
+async fn left(parked: bool) -> (Runtime, Accepted, Accepted) {
+    let mut journal = MemoryJournal::new();
+    let runtime = start(with(&journal, endless())).await;
+    let (first, second) = (submit(&runtime).await, submit(&runtime).await);
+    tokio::time::sleep(STEP * 2).await;
+    runtime.suspend().await;
+    journal = journal.reopened();
+    if parked {
+        let runtime = start(with(&journal, endless())).await;
+        runtime.revive(first.session).unwrap();
+        assert_eq!(runtime.settled(first.run).await.unwrap().state, RunState::Parked);
+        runtime.suspend().await;
+        journal = journal.reopened();
+    }
+    (start(with(&journal, quick())).await, first, second)
+}
+
+fn asked(run: Accepted) -> CallId {
+    CallId { run: run.run, iteration: 1, n: 1 }
+}
+
+async fn count(runtime: &Runtime, accepted: Accepted, kind: Kind) -> usize {
+    let records = runtime.journal(accepted.session, 1).await.expect("the journal is read");
+    records.iter().filter(|(_, record)| record.body.kind() == kind).count()
+}
+
+/// Runs a test on a scheduler whose rounds are single steps of single tasks.
+fn step_by_step(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).event_interval(1).build().unwrap().block_on(test);
+}
+
+/// Does `meanwhile` in every round of the scheduler from before an order at rest until after all that is done for it: each
+/// time in a world of its own, to which `check` is applied.
+fn in_every_round<O, M, C>(parked: bool, order: O, meanwhile: M, check: C)
+where
+    O: AsyncFn(&Runtime, Accepted),
+    M: AsyncFn(&Runtime, Accepted),
+    C: AsyncFn(&Runtime, (Accepted, Accepted), u32),
+{
+    step_by_step(async {
+        let (mut round, mut after) = (0, 0);
+        while after < AFTER {
+            let (runtime, first, second) = left(parked).await;
+            let is_done = Cell::new(false);
+            let ordered = async {
+                order(&runtime, first).await;
+                is_done.set(true);
+            };
+            let meanwhile = async {
+                for _ in 0..round {
+                    yield_now().await;
+                }
+                after += u32::from(is_done.get());
+                meanwhile(&runtime, first).await;
+            };
+            let both = async { tokio::join!(ordered, meanwhile) };
+            tokio::time::timeout(LONG, both).await.unwrap_or_else(|_| panic!("round {round} hangs"));
+            check(&runtime, (first, second), round).await;
+            runtime.suspend().await;
+            round += 1;
+        }
+        assert!(round > AFTER + 5, "an order takes some rounds: {round}");
+    });
+}
+
+async fn revive(runtime: &Runtime, first: Accepted) {
+    ready(runtime.revive(first.session).unwrap()).await;
+}
+
+async fn decide(runtime: &Runtime, first: Accepted) {
+    runtime.decide_at_rest(asked(first), Verdict::Allow).await.unwrap();
+}
+
+/// Decides unless that was done already.
+async fn decide_perhaps(runtime: &Runtime, first: Accepted) {
+    match runtime.decide_at_rest(asked(first), Verdict::Allow).await {
+        Ok(_) | Err(RunError::NotAsked(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn stop(runtime: &Runtime, first: Accepted) {
+    runtime.stop_at_rest(first.run, StopReason::Command).await.unwrap();
+}
+
+#[test]
+fn a_run_that_is_decided_about_while_its_session_is_taken_up_goes_on() {
+    in_every_round(true, decide, revive, async |runtime, (first, second), round| {
+        for run in [first, second] {
+            let result = runtime.wait(run.run, Some(LONG)).await;
+            let result = result.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(result.ended.outcome, Outcome::Completed, "round {round}");
+        }
+        assert!(runtime.vitals().runs(first.session).await);
+    });
+}
+
+#[test]
+fn what_waits_behind_a_run_that_is_stopped_while_its_session_is_taken_up_goes_on() {
+    in_every_round(false, stop, revive, async |runtime, (first, second), round| {
+        for (run, outcome) in [(first, Outcome::Stopped), (second, Outcome::Completed)] {
+            let result = runtime.wait(run.run, Some(LONG)).await;
+            let result = result.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(result.ended.outcome, outcome, "round {round}");
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_at_rest_to_a_session_that_goes_on_does_not_stop_it() {
+    let (runtime, first, second) = left(true).await;
+    runtime.revive(first.session).unwrap();
+    decide(&runtime, first).await;
+    tokio::time::sleep(STEP / 2).await;
+    stop(&runtime, second).await;
+    let revivals = count(&runtime, first, Kind::SessionRevived).await;
+    assert_eq!(runtime.wait(first.run, Some(LONG)).await.unwrap().ended.outcome, Outcome::Completed);
+    assert_eq!(runtime.wait(second.run, Some(LONG)).await.unwrap().ended.outcome, Outcome::Stopped);
+    assert_eq!(count(&runtime, first, Kind::SessionRevived).await, revivals);
+    assert_eq!(count(&runtime, first, Kind::ModelStarted).await, 2, "no answer was lost");
+}
+
+/// The session is not taken up by any of this: nothing of it is begun, ever.
+async fn check_is_left(runtime: &Runtime, (first, second): (Accepted, Accepted), round: u32) {
+    tokio::time::sleep(LONG).await;
+    assert!(!runtime.vitals().runs(first.session).await, "round {round}");
+    assert_eq!(runtime.tree().await.unwrap().sessions, [], "round {round}: it is forgotten");
+    assert_eq!(count(runtime, first, Kind::ModelStarted).await, 1, "round {round}");
+    assert_eq!(count(runtime, first, Kind::CallStarted).await, 1, "round {round}");
+    assert_ne!(runtime.row(second.run).await.unwrap().state, RunState::Ended, "round {round}");
+}
+
+#[test]
+fn orders_at_rest_that_meet_take_nothing_up() {
+    let again = async |runtime: &Runtime, first: Accepted| {
+        assert!(!runtime.vitals().runs(first.session).await, "it is only open at rest");
+        decide_perhaps(runtime, first).await;
+    };
+    in_every_round(true, decide_perhaps, again, check_is_left);
+}
+
+#[test]
+fn a_session_that_dies_of_an_order_at_rest_is_not_taken_up() {
+    let die = async |runtime: &Runtime, first: Accepted| {
+        if !runtime.tree().await.unwrap().sessions.is_empty() {
+            strike(runtime, Part::Session(first.session), Strike::Kill).await;
+        }
+    };
+    in_every_round(false, stop, die, async |runtime, runs, round| {
+        check_is_left(runtime, runs, round).await;
+        let row = runtime.row(runs.0.run).await.unwrap();
+        assert_eq!(row.state, RunState::Ended, "round {round}: its end is written all the same");
+    });
+}
