@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::Exit,
-    files::{Claim, Claimed, Folder, Name, Task, VARIABLE},
+    files::{Claim, Claimed, Folder, Name, Task, VARIABLE, delete, is_removed},
     inside::ARGUMENT,
     output,
     watched::{Left, Watched, left, unknown},
@@ -39,6 +39,14 @@ pub enum Attached {
     Alive(Box<Watched>),
     /// It is over.
     Over(Left),
+}
+
+/// What is in the spool and not needed.
+#[derive(Default)]
+struct Stale {
+    attempts: Vec<(Folder, Name)>,
+    /// Folders whose removal an earlier process has begun.
+    removed: Vec<PathBuf>,
 }
 
 impl Runner {
@@ -90,31 +98,37 @@ impl Runner {
     /// Removes what is kept of runs that are not open any more, and ends what they still run. What is to go is decided
     /// before this returns, so that later runs may begin while it goes.
     pub fn sweep(&self, is_open: impl Fn(RunId) -> bool) -> BoxFuture<'static, ()> {
-        let stale = match self.stale(is_open) {
+        let Stale { attempts, removed } = match self.stale(is_open) {
             Ok(stale) => stale,
             Err(error) => {
                 tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
-                Vec::new()
+                Stale::default()
             }
         };
-        let cleared = |(folder, name)| clear_or_say(folder, name);
-        Box::pin(stream::iter(stale).for_each_concurrent(CLEARED, cleared))
+        Box::pin(async move {
+            stream::iter(removed).for_each(delete_or_say).await;
+            let cleared = |(folder, name)| clear_or_say(folder, name);
+            stream::iter(attempts).for_each_concurrent(CLEARED, cleared).await;
+        })
     }
 
-    fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Vec<(Folder, Name)>> {
+    fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Stale> {
+        let mut stale = Stale::default();
         let entries = match fs::read_dir(&self.spool) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(stale),
             Err(error) => return Err(error),
         };
-        let mut stale = Vec::new();
         for entry in entries {
+            let entry = entry?.file_name();
             // What is no attempt's is not ours.
-            let Some(name) = entry?.file_name().to_str().and_then(|name| name.parse::<Name>().ok()) else {
-                continue;
-            };
-            if !is_open(name.call.run) {
-                stale.push((self.folder(name), name));
+            let Some(entry) = entry.to_str() else { continue };
+            if is_removed(entry) {
+                stale.removed.push(self.spool.join(entry));
+            } else if let Ok(name) = entry.parse::<Name>()
+                && !is_open(name.call.run)
+            {
+                stale.attempts.push((self.folder(name), name));
             }
         }
         Ok(stale)
@@ -184,6 +198,13 @@ async fn clear(folder: Folder, name: Name) -> io::Result<()> {
 async fn clear_or_say(folder: Folder, name: Name) {
     if let Err(error) = clear(folder, name).await {
         tracing::warn!(%name, %error, "what is kept of a command stays until the next start");
+    }
+}
+
+async fn delete_or_say(removed: PathBuf) {
+    let at = removed.clone();
+    if let Err(error) = off_thread(move || delete(&at)).await {
+        tracing::warn!(path = %removed.display(), %error, "what is kept of a command stays until the next start");
     }
 }
 
