@@ -16,6 +16,21 @@ async fn what_is_forgotten_is_removed_and_ended() {
     place.runner.forget(name());
 }
 
+#[tokio::test]
+async fn whoever_waits_sees_the_commands_of_given_up_runs_ended() {
+    let clearings: [fn(&Runner); 2] =
+        [|runner| runner.forget(name()), |runner| drop(tokio::spawn(runner.sweep(|_| false)))];
+    for clear in clearings {
+        let place = Place::new();
+        // Nothing is to be cleared yet.
+        timeout(SOON, place.runner.cleared()).await.unwrap();
+        place.left_alone().await;
+        clear(&place.runner.clone());
+        timeout(SOON, place.runner.cleared()).await.unwrap();
+        assert!(is_gone(place.pid("ran")) && !place.folder().exists());
+    }
+}
+
 async fn gone(folder: &Path) {
     let start = Instant::now();
     while folder.exists() {

@@ -9,7 +9,7 @@ use std::{
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use hermod_actors::{model::RunId, port::Boot};
-use tokio::{process, task::spawn_blocking};
+use tokio::{process, sync::watch, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -26,11 +26,21 @@ const SPOOL: &str = "spool";
 const CLEARED: usize = 16;
 
 /// Starts commands that outlive this process, and finds them again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Runner {
     program: Arc<Path>,
     spool: Arc<Path>,
+    /// Has a receiver for everything that is being cleared.
+    clearings: Arc<watch::Sender<()>>,
 }
+
+impl PartialEq for Runner {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.program, &self.spool) == (&other.program, &other.spool)
+    }
+}
+
+impl Eq for Runner {}
 
 /// What is found of an attempt.
 #[derive(Debug)]
@@ -52,7 +62,12 @@ struct Stale {
 impl Runner {
     /// Runners are processes of `program`, which is a `hermod`; what they say is kept in this state directory.
     pub fn new(program: impl Into<PathBuf>, state: &Path) -> Self {
-        Self { program: program.into().into(), spool: state.join(SPOOL).into() }
+        let (clearings, _) = watch::channel(());
+        Self {
+            program: program.into().into(),
+            spool: state.join(SPOOL).into(),
+            clearings: Arc::new(clearings),
+        }
     }
 
     /// Starts a command. Its environment is the clean one, and a variable that names the attempt. Errors: nothing was run.
@@ -91,8 +106,16 @@ impl Runner {
 
     /// Removes what is kept of an attempt. If it is still under way, it is ended.
     pub fn forget(&self, name: Name) {
-        let folder = self.folder(name);
-        tokio::spawn(clear_or_say(folder, name));
+        let (folder, clearing) = (self.folder(name), self.clearings.subscribe());
+        tokio::spawn(async move {
+            clear_or_say(folder, name).await;
+            drop(clearing);
+        });
+    }
+
+    /// Resolves when all is cleared that is to go by now.
+    pub async fn cleared(&self) {
+        self.clearings.closed().await;
     }
 
     /// Removes what is kept of runs that are not open any more, and ends what they still run. What is to go is decided
@@ -105,10 +128,12 @@ impl Runner {
                 Stale::default()
             }
         };
+        let clearing = self.clearings.subscribe();
         Box::pin(async move {
-            stream::iter(removed).for_each(delete_or_say).await;
             let cleared = |(folder, name)| clear_or_say(folder, name);
             stream::iter(attempts).for_each_concurrent(CLEARED, cleared).await;
+            stream::iter(removed).for_each(delete_or_say).await;
+            drop(clearing);
         })
     }
 
