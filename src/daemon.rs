@@ -17,6 +17,7 @@ use hermod_actors::{
     },
     port::{Clock, Journal, Provider, Read, Rows, Tool},
 };
+use tokio::time::timeout;
 
 use crate::{
     account::Account,
@@ -35,6 +36,10 @@ use crate::{
 const IDENTITY: &str = include_str!("../config/prompts/identity.md");
 /// Submissions that may wait until they are on disk.
 const SUBMISSIONS: usize = 1_024;
+/// What clearing may take at the end: a stop of a command, and its death.
+const CLEARING: Duration = Duration::from_millis(2_600);
+/// What telling commands to end takes, with room; they are ended by their runners.
+const TELLING: Duration = Duration::from_millis(200);
 /// The folder of rehearsal scripts in the state directory.
 const SCRIPTS: &str = "scripts";
 /// This process's own program, even if its file was replaced.
@@ -261,7 +266,31 @@ pub(crate) fn endpoint(
 pub struct Daemon {
     /// The runtime.
     pub runtime: Runtime,
+    runner: Runner,
     _stages: Vec<Running>,
+}
+
+/// Why a process lets go of its runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// What it was for is done.
+    Done,
+    /// It was asked to end soon.
+    Asked,
+}
+
+impl Daemon {
+    /// Suspends all, and waits until commands of runs that were given up are ended; if it is to end soon, until they are told.
+    pub async fn suspend(self, leave: Leave) {
+        self.runtime.suspend().await;
+        let limit = match leave {
+            Leave::Done => CLEARING,
+            Leave::Asked => TELLING,
+        };
+        if timeout(limit, self.runner.cleared()).await.is_err() {
+            tracing::debug!("what is kept of commands is cleared at the next start");
+        }
+    }
 }
 
 /// Starts the actors on a store, in a process that is a `hermod`. Nothing is revived by itself.
@@ -277,7 +306,7 @@ pub async fn start(
     sweep(&*journal, &runner).await;
     let tools = tool::builtin(tool::Settings {
         shell_timeout: config.tools.shell.timeout.0,
-        runner: Some(runner).filter(|_| Path::new(OWN_PROGRAM).exists()),
+        runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
     });
     let runtime = runtime(Parts {
         journal,
@@ -289,7 +318,7 @@ pub async fn start(
         defaults,
     })
     .await?;
-    Ok(Daemon { runtime, _stages: stages })
+    Ok(Daemon { runtime, runner, _stages: stages })
 }
 
 /// Starts the actors on a store to write into it what nobody runs: nothing new is begun, so no provider is needed, what

@@ -345,6 +345,9 @@ async fn what_became_of_an_earlier_call_is_found() {
     let world = World::detached();
     assert_eq!(attach(&world, Boot::Other).await, Found::Unknown);
     assert_eq!(attach(&world, Boot::Same).await, Found::NeverBegun);
+    // A stop that comes when it is over has killed nothing.
+    world.cancel.cancel();
+    assert_eq!(attach(&world, Boot::Other).await, Found::Unknown);
     // A stop ends one that is found alive.
     let world = World::detached();
     let call = tokio::spawn(world.start(json!({"command": WAITS})));

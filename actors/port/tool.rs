@@ -35,6 +35,9 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// and whose end nobody saw. If it is still under way, this resolves when it has ended, and ends it when
     /// `invocation.cancel` fires; when the future is dropped, it goes on. Never starts the call.
     ///
+    /// It ends by itself, and knows how long that may take: [`Tool::limit`] does not hold, for it says what is set now and
+    /// not when the attempt was started. After a day it is cancelled.
+    ///
     /// Asked only about calls that were [`Intent::detached`]. A tool whose calls die with the process has none.
     fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, Found> {
         Box::pin(std::future::ready(Found::Unknown))
@@ -64,7 +67,8 @@ pub enum Found {
     Ended(CallEnd),
     /// It was never begun, and that attempt never will be.
     NeverBegun,
-    /// It had begun, and what became of it is not known. Nothing of it runs any more, as far as can be known.
+    /// It had begun, and what became of it is not known. Nothing of it runs any more, as far as can be known: it may be
+    /// made again at once. Whoever gives up to wait for it ends it first.
     Unknown,
 }
 

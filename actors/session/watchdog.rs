@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -14,6 +14,8 @@ use crate::{
 const LATE: Duration = Duration::from_secs(30);
 /// The limit of a tool that does not say its own.
 pub(super) const TOOL: Duration = Duration::from_mins(10);
+/// What finding out about a call of before may take: longer than any call. A tool has a limit of its own.
+const FINDING: Duration = Duration::from_hours(24);
 /// What keeping a long result may take, or reading the pictures of a request.
 pub(super) const KEEPING: Duration = Duration::from_mins(1);
 /// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
@@ -79,19 +81,21 @@ pub(super) async fn kept(
     }
 }
 
-/// Finds out what became of a call of before. Whoever takes longer than the call itself may does not know.
+/// Finds out what became of a call of before. Whoever does not end when it is told to does not know.
 pub(super) async fn found(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> Found {
-    let limit = tool.limit(&invocation.arguments).unwrap_or(TOOL);
-    let cancel = invocation.cancel.clone();
+    let cancel = invocation.cancel.child_token();
+    let invocation = Invocation { cancel: cancel.clone(), ..invocation };
     let stopped = async {
-        cancel.cancelled().await;
+        if timeout(FINDING, cancel.cancelled()).await.is_err() {
+            // What is not known to have ended could be made again while it runs.
+            cancel.cancel();
+        }
         sleep(STOPPING).await;
     };
     tokio::select! {
         biased;
         found = tool.attach(invocation, boot) => found,
         () = stopped => Found::Unknown,
-        () = sleep(limit) => Found::Unknown,
     }
 }
 
@@ -121,6 +125,40 @@ pub(super) async fn end(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        model::EffectClass,
+        testkit::{ScriptedTool, invocation},
+    };
+
+    /// What is found by a tool that takes so long to find something, and whether it was told to end.
+    async fn seek(takes: Duration) -> (Found, bool) {
+        let (told, end) = (CancellationToken::new(), CallEnd::ok("found"));
+        let was_told = told.clone();
+        let tool = ScriptedTool::saying("seeker", EffectClass::Once, "").finding(move |invocation, _| {
+            let (told, end) = (told.clone(), end.clone());
+            async move {
+                tokio::select! {
+                    () = sleep(takes) => Found::Ended(end),
+                    () = invocation.cancel.cancelled() => {
+                        told.cancel();
+                        std::future::pending().await
+                    }
+                }
+            }
+        });
+        let found = found(&tool, invocation("/", serde_json::json!({})), Boot::Same).await;
+        (found, was_told.is_cancelled())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_before_is_waited_for_whatever_its_limit_is_now() {
+        let ended = Found::Ended(CallEnd::ok("found"));
+        for (hours, expected) in
+            [(1, (ended.clone(), false)), (23, (ended, false)), (25, (Found::Unknown, true))]
+        {
+            assert_eq!(seek(Duration::from_hours(hours)).await, expected, "{hours} h");
+        }
+    }
 
     /// Whether a call that takes so many seconds gets its answer within the limit.
     async fn check(limit: Duration, seconds: u64, gets_it: bool) {

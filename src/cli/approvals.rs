@@ -135,7 +135,7 @@ async fn alone(
     let spec = (*reader.accepted(&row).await?.spec).clone();
     let runtime = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
     let decided = runtime.runtime.decide_at_rest(call, verdict).await;
-    runtime.runtime.suspend().await;
+    runtime.suspend(daemon::Leave::Done).await;
     Ok(Answer::Decided { call, run: Box::new(decided?) })
 }
 

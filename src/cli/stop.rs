@@ -84,6 +84,6 @@ async fn alone(run: Option<&str>, journal: Arc<dyn Journal>, state: &Path) -> Re
     let spec = (*reader.accepted(open).await?.spec).clone();
     let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
     let stopped = hold::stop(&daemon.runtime, rows).await;
-    daemon.runtime.suspend().await;
+    daemon.suspend(daemon::Leave::Done).await;
     Ok(stopped?)
 }

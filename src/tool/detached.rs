@@ -1,12 +1,14 @@
 //! Commands of the shell that go on when this process ends, and are found again.
 
+use std::time::Duration;
+
 use hermod_actors::{
     model::{CallEnd, CallStatus},
     port::{Boot, Found},
 };
 
 use super::{
-    shell::{never_started, not_run},
+    shell::{ENDING, never_started, not_run},
     spool::{Spooled, spooled},
     told::told,
     typed::Site,
@@ -15,6 +17,8 @@ use crate::process::{
     Command, Tee,
     runner::{Attached, Exit, Left, Name, Runner, follow},
 };
+
+const LOOK: &str = "look at what is there before you repeat anything";
 
 /// Runs a command. When the future is dropped, the command goes on.
 pub(super) async fn run(runner: &Runner, command: Command, site: &Site) -> CallEnd {
@@ -28,7 +32,8 @@ pub(super) async fn run(runner: &Runner, command: Command, site: &Site) -> CallE
         (Left::NeverBegun(_), _) if site.cancel.is_cancelled() => never_started(),
         (Left::NeverBegun(Some(reason)), _) => not_begun(&reason.to_string()),
         (Left::NeverBegun(None), _) => not_begun("its runner ended at once"),
-        (Left::Unknown, _) => lost(site),
+        (Left::Unknown, _) => lost(),
+        (Left::Killed, _) => killed(),
     }
 }
 
@@ -37,15 +42,19 @@ pub(super) async fn attach(runner: &Runner, site: &Site, boot: Boot) -> Found {
     let attached = runner.attach(name(site), boot).await;
     let over = async {
         match attached {
-            Attached::Alive(watched) => watched.end(&site.cancel).await,
+            Attached::Alive(watched) => {
+                // As the command was started: what is set now may be less.
+                let limit = watched.timeout().await.map_or(Duration::MAX, |timeout| timeout + ENDING);
+                watched.end_within(limit, &site.cancel).await
+            }
             Attached::Over(left) => left,
         }
     };
     match followed(over, runner, site).await {
         (Left::Ended(exit), spooled) => Found::Ended(ended(*exit, spooled, site).await),
         (Left::NeverBegun(_), _) => Found::NeverBegun,
-        (Left::Unknown, _) if site.cancel.is_cancelled() => Found::Ended(lost(site)),
         (Left::Unknown, _) => Found::Unknown,
+        (Left::Killed, _) => Found::Ended(killed()),
     }
 }
 
@@ -76,12 +85,13 @@ fn not_begun(reason: &str) -> CallEnd {
 }
 
 /// The end of a call whose runner was killed.
-fn lost(site: &Site) -> CallEnd {
-    let hint = "look at what is there before you repeat anything";
-    if site.cancel.is_cancelled() {
-        return CallEnd::error(CallStatus::Stopped, "the command was stopped and killed", None, hint);
-    }
+fn lost() -> CallEnd {
     let error =
         "the command was killed together with what watched over it; what it did until then is not known";
-    CallEnd::error(CallStatus::InDoubt, error, None, hint)
+    CallEnd::error(CallStatus::InDoubt, error, None, LOOK)
+}
+
+/// The end of a call that did not end when it was told to.
+fn killed() -> CallEnd {
+    CallEnd::error(CallStatus::Stopped, "the command was stopped and killed", None, LOOK)
 }

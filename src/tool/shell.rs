@@ -23,7 +23,7 @@ use crate::process::{self, Command, Environment, Tee, runner::Name};
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 const SHELL: &str = "/bin/sh";
 /// What ending a command and reading the rest of its output may take, with room.
-const ENDING: Duration = Duration::from_secs(30);
+pub(super) const ENDING: Duration = Duration::from_secs(30);
 
 /// Runs a shell command: by a detached runner, if the settings have one.
 #[derive(Debug)]

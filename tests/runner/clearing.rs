@@ -16,6 +16,21 @@ async fn what_is_forgotten_is_removed_and_ended() {
     place.runner.forget(name());
 }
 
+#[tokio::test]
+async fn whoever_waits_sees_the_commands_of_given_up_runs_ended() {
+    let clearings: [fn(&Runner); 2] =
+        [|runner| runner.forget(name()), |runner| drop(tokio::spawn(runner.sweep(|_| false)))];
+    for clear in clearings {
+        let place = Place::new();
+        // Nothing is to be cleared yet.
+        timeout(SOON, place.runner.cleared()).await.unwrap();
+        place.left_alone().await;
+        clear(&place.runner.clone());
+        timeout(SOON, place.runner.cleared()).await.unwrap();
+        assert!(is_gone(place.pid("ran")) && !place.folder().exists());
+    }
+}
+
 async fn gone(folder: &Path) {
     let start = Instant::now();
     while folder.exists() {
@@ -30,9 +45,12 @@ async fn what_ended_runs_left_is_swept() {
     place.left_alone().await;
     let of = |bits| Name { call: CallId { run: RunId::from_bits(bits), ..name().call }, ..name() };
     let (open, dead) = (place.spool().join(of(8).to_string()), place.spool().join(of(9).to_string()));
-    for folder in [&open, &dead, &place.spool().join("notes")] {
+    // Whoever removed the last one was killed meanwhile; whether the run is open does not matter.
+    let removed = place.spool().join(format!("{}.removed-1-0", of(8)));
+    for folder in [&open, &dead, &removed, &place.spool().join("notes")] {
         fs::create_dir(folder).unwrap();
     }
+    fs::write(removed.join("task"), "{}").unwrap();
     timeout(SOON, place.runner.sweep(|run| run == RunId::from_bits(8))).await.unwrap();
     let mut left: Vec<_> = fs::read_dir(place.spool()).unwrap().map(|entry| entry.unwrap().path()).collect();
     left.sort();

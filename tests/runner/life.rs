@@ -106,7 +106,7 @@ async fn a_stop_kills_a_runner_that_does_not_answer_and_all_that_it_started() {
         }
         kill_process(place.runner_pid(), Signal::STOP).unwrap();
         let left = stop(watched).await;
-        assert!(matches!(left, Left::Unknown), "{left:?}");
+        assert!(matches!(left, Left::Killed), "{left:?}");
         for pid in [place.pid("ran"), place.pid("child"), place.runner_pid()] {
             until("it is gone", || is_gone(pid));
         }
@@ -137,7 +137,7 @@ async fn a_killed_runner_leaves_nothing_and_nothing_is_known() {
 }
 
 #[tokio::test]
-async fn who_leaves_the_session_or_the_name_is_a_stranger() {
+async fn who_leaves_the_session_is_a_stranger_and_who_leaves_the_name_is_not() {
     let place = Place::new();
     let start =
         "setsid sh -c 'echo $$ > away; exec sleep 1000' & env -i sh -c 'echo $$ > other; exec sleep 1000' &";
@@ -150,10 +150,44 @@ async fn who_leaves_the_session_or_the_name_is_a_stranger() {
     let runner = place.runner_pid();
     kill_process(runner, Signal::KILL).unwrap();
     assert!(matches!(place.found().await, Left::Unknown));
-    until("the command is gone", || is_gone(place.pid("ran")));
-    for path in ["away", "other"] {
-        let pid = place.pid(path);
-        assert!(!is_gone(pid), "{path}");
-        kill_process(pid, Signal::KILL).unwrap();
+    for path in ["ran", "other"] {
+        until("the command is gone", || is_gone(place.pid(path)));
+    }
+    let away = place.pid("away");
+    assert!(!is_gone(away));
+    kill_process(away, Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn where_nobody_has_the_name_nobody_is_killed() {
+    let place = Place::new();
+    let command = format!("exec env -i /bin/sh -c '{WAITS}'");
+    drop(place.start(&command).await);
+    until("it says so", || fs::read(place.file("output")).is_ok_and(|output| output == b"begun\n"));
+    kill_process(place.runner_pid(), Signal::KILL).unwrap();
+    assert!(matches!(place.found().await, Left::Unknown));
+    assert!(!is_gone(place.pid("ran")));
+    place.release();
+    until("it ends by itself", || is_gone(place.pid("ran")));
+}
+
+#[tokio::test]
+async fn a_runner_that_misses_its_deadline_is_ended_with_its_command() {
+    for answers in [true, false] {
+        let place = Place::new();
+        place.left_alone().await;
+        let watched = place.alive().await;
+        assert_eq!(watched.timeout().await, Some(SOON), "as the command was started");
+        if !answers {
+            kill_process(place.runner_pid(), Signal::STOP).unwrap();
+        }
+        let limit = Duration::from_millis(50);
+        let left = timeout(SOON, watched.end_within(limit, &CancellationToken::new())).await.unwrap();
+        match left {
+            Left::Ended(exit) => assert_eq!((told(*exit).0, answers), (Cause::Timeout, true)),
+            Left::Unknown => assert!(!answers),
+            Left::NeverBegun(_) | Left::Killed => panic!("{left:?}"),
+        }
+        until("it is gone", || is_gone(place.pid("ran")));
     }
 }

@@ -210,7 +210,7 @@ async fn stop(watched: Watched) -> Left {
 fn ended(left: Left) -> Exit {
     match left {
         Left::Ended(exit) => *exit,
-        Left::NeverBegun(_) | Left::Unknown => panic!("{left:?}"),
+        Left::NeverBegun(_) | Left::Unknown | Left::Killed => panic!("{left:?}"),
     }
 }
 

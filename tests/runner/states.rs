@@ -15,6 +15,7 @@ async fn check(boot: Boot, files: &[(&str, &[u8])], expected: &str) {
             Left::Ended(_) => "ended",
             Left::NeverBegun(_) => "never begun",
             Left::Unknown => "unknown",
+            Left::Killed => "killed",
         };
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
         assert_eq!(found, expected, "{boot:?} {names:?}");
@@ -103,7 +104,7 @@ async fn a_runner_and_a_reviver_at_once_agree() {
         match place.found().await {
             Left::Ended(_) => begun += 1,
             Left::NeverBegun(_) => revoked += 1,
-            Left::Unknown => panic!("round {round}: nothing was killed"),
+            Left::Unknown | Left::Killed => panic!("round {round}: nothing was killed"),
         }
         // A late one has looked by then.
         until("the runner has ended", || runners(&place).iter().all(|pid| is_gone(*pid)));
@@ -129,6 +130,7 @@ async fn a_runner_that_is_killed_at_any_time_runs_nothing_twice() {
             Left::Ended(_) => assert_eq!(times, 1),
             Left::NeverBegun(_) => assert_eq!(times, 0),
             Left::Unknown => assert!(times <= 1),
+            Left::Killed => panic!("nobody stopped it"),
         }
         // What was not begun never will be.
         let again = place.over(Boot::Same).await;

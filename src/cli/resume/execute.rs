@@ -22,7 +22,7 @@ use crate::{
     clock::SystemClock,
     config::{Config, OLLAMA},
     control::{Named, Reader},
-    daemon::{self, Endpoints},
+    daemon::{self, Endpoints, Leave},
     environment::Variables,
 };
 
@@ -102,7 +102,7 @@ async fn go_on(
     let followed = hold::attend(runtime, orders, followed).await;
     let rows = crowd.rows();
     drop(crowd);
-    daemon.runtime.suspend().await;
+    daemon.suspend(if matches!(followed, Ok(Some(_))) { Leave::Asked } else { Leave::Done }).await;
     Ok(Came { rows, left: followed? })
 }
 

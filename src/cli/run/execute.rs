@@ -26,7 +26,7 @@ use crate::{
     },
     config::Config,
     control::Reader,
-    daemon::{self, Daemon},
+    daemon::{self, Daemon, Leave},
     deaths::{LONG_MS, Start, Trial},
     environment::Variables,
     rehearsal,
@@ -186,7 +186,7 @@ async fn hold(
         Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
         Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
     };
-    daemon.runtime.suspend().await;
+    daemon.suspend(if matches!(followed, Ok(Followed::Left(_))) { Leave::Asked } else { Leave::Done }).await;
     told.and(followed)
 }
 

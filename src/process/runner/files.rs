@@ -6,13 +6,16 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    process,
     str::FromStr,
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use hermod_actors::model::{Attempt, CallId};
 use rustix::{
     fs::{FlockOperation, flock},
+    io::Errno,
     process::Pid,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -26,6 +29,8 @@ const VERSION: u32 = 1;
 const TASK: &str = "task";
 const LOCK: &str = "lock";
 const STARTED: &str = "started";
+/// Follows an attempt's name in the name of a folder that is being removed.
+const REMOVED: &str = ".removed-";
 
 /// Names one attempt of a call: `<call>.<attempt>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +199,7 @@ impl Folder {
         }
     }
 
-    /// Step 4, of both sides: makes `started`, whole and only once.
+    /// Step 4, of both sides: makes `started`, whole and only once. `NotFound` if the folder is being removed.
     pub(super) fn claim(&self, claim: Claim) -> io::Result<Claimed> {
         let (part, started) = match claim {
             Claim::Runner(pid) => ("started.runner", Started::Runner { pid: pid.map_or(0, Pid::as_raw_pid) }),
@@ -208,6 +213,8 @@ impl Folder {
         fs::write(&part, json(started)?)?;
         // Unlike a file that is opened with O_EXCL, it has its content when it appears.
         match fs::hard_link(part, target) {
+            // A folder that was renamed meanwhile has lost its `started`, and could have taken this one.
+            Ok(()) if self.claimed()? != Some(claim) => Err(Errno::NOENT.into()),
             Ok(()) => Ok(Claimed::Now),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Claimed::Before),
             Err(error) => Err(error),
@@ -229,11 +236,31 @@ impl Folder {
         }))
     }
 
+    /// Removes it. In one step it is no attempt's any more, so that nobody finds it half there: a runner that comes late
+    /// would see no `started`.
     pub(super) fn remove(&self) -> io::Result<()> {
-        match fs::remove_dir_all(&self.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+        static REMOVALS: AtomicU64 = AtomicU64::new(0);
+        let mut removed = self.0.clone().into_os_string();
+        let number = REMOVALS.fetch_add(1, Ordering::Relaxed);
+        removed.push(format!("{REMOVED}{}-{number}", process::id()));
+        match fs::rename(&self.0, &removed) {
+            Ok(()) => delete(Path::new(&removed)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether this is the name of a folder whose removal was begun.
+pub(super) fn is_removed(name: &str) -> bool {
+    name.split_once(REMOVED).is_some_and(|(name, _)| name.parse::<Name>().is_ok())
+}
+
+/// Deletes a folder that is no attempt's any more.
+pub(super) fn delete(removed: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(removed) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -299,6 +326,38 @@ mod tests {
             let both = [of(Claim::Runner(Some(getpid()))), of(Claim::Revoked)].map(|one| one.join().unwrap());
             assert_eq!(both.iter().filter(|claimed| **claimed == Claimed::Now).count(), 1);
             assert_eq!(folder.claimed().unwrap() == Some(Claim::Revoked), both[1] == Claimed::Now);
+        }
+    }
+
+    #[test]
+    fn who_comes_while_the_folder_is_removed_does_not_begin() {
+        for _ in 0..20 {
+            let (_spool, folder) = folder();
+            folder.claim(Claim::Revoked).unwrap();
+            // So many that the removal takes a while.
+            (0..500).for_each(|n| fs::write(folder.file(&n.to_string()), "").unwrap());
+            let removed = folder.clone();
+            let removal = std::thread::spawn(move || removed.remove().unwrap());
+            let error = loop {
+                match folder.claim(Claim::Runner(Some(getpid()))) {
+                    Ok(claimed) => assert_eq!(claimed, Claimed::Before),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            // What came into it on its way is gone at the next start.
+            removal.join().unwrap_or_default();
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_being_removed_is_no_attempts() {
+        let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
+        let removed = format!("{}{REMOVED}12-0", Name { call, attempt: 4 });
+        assert!(is_removed(&removed));
+        assert_eq!(removed.parse::<Name>(), Err(NoName));
+        for other in ["notes", REMOVED, &format!("{call}.4"), &format!("notes{REMOVED}1-0")] {
+            assert!(!is_removed(other), "{other}");
         }
     }
 

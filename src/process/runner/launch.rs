@@ -9,12 +9,12 @@ use std::{
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use hermod_actors::{model::RunId, port::Boot};
-use tokio::{process, task::spawn_blocking};
+use tokio::{process, sync::watch, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::Exit,
-    files::{Claim, Claimed, Folder, Name, Task, VARIABLE},
+    files::{Claim, Claimed, Folder, Name, Task, VARIABLE, delete, is_removed},
     inside::ARGUMENT,
     output,
     watched::{Left, Watched, left, unknown},
@@ -26,11 +26,21 @@ const SPOOL: &str = "spool";
 const CLEARED: usize = 16;
 
 /// Starts commands that outlive this process, and finds them again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Runner {
     program: Arc<Path>,
     spool: Arc<Path>,
+    /// Has a receiver for everything that is being cleared.
+    clearings: Arc<watch::Sender<()>>,
 }
+
+impl PartialEq for Runner {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.program, &self.spool) == (&other.program, &other.spool)
+    }
+}
+
+impl Eq for Runner {}
 
 /// What is found of an attempt.
 #[derive(Debug)]
@@ -41,10 +51,23 @@ pub enum Attached {
     Over(Left),
 }
 
+/// What is in the spool and not needed.
+#[derive(Default)]
+struct Stale {
+    attempts: Vec<(Folder, Name)>,
+    /// Folders whose removal an earlier process has begun.
+    removed: Vec<PathBuf>,
+}
+
 impl Runner {
     /// Runners are processes of `program`, which is a `hermod`; what they say is kept in this state directory.
     pub fn new(program: impl Into<PathBuf>, state: &Path) -> Self {
-        Self { program: program.into().into(), spool: state.join(SPOOL).into() }
+        let (clearings, _) = watch::channel(());
+        Self {
+            program: program.into().into(),
+            spool: state.join(SPOOL).into(),
+            clearings: Arc::new(clearings),
+        }
     }
 
     /// Starts a command. Its environment is the clean one, and a variable that names the attempt. Errors: nothing was run.
@@ -83,38 +106,54 @@ impl Runner {
 
     /// Removes what is kept of an attempt. If it is still under way, it is ended.
     pub fn forget(&self, name: Name) {
-        let folder = self.folder(name);
-        tokio::spawn(clear_or_say(folder, name));
+        let (folder, clearing) = (self.folder(name), self.clearings.subscribe());
+        tokio::spawn(async move {
+            clear_or_say(folder, name).await;
+            drop(clearing);
+        });
+    }
+
+    /// Resolves when all is cleared that is to go by now.
+    pub async fn cleared(&self) {
+        self.clearings.closed().await;
     }
 
     /// Removes what is kept of runs that are not open any more, and ends what they still run. What is to go is decided
     /// before this returns, so that later runs may begin while it goes.
     pub fn sweep(&self, is_open: impl Fn(RunId) -> bool) -> BoxFuture<'static, ()> {
-        let stale = match self.stale(is_open) {
+        let Stale { attempts, removed } = match self.stale(is_open) {
             Ok(stale) => stale,
             Err(error) => {
                 tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
-                Vec::new()
+                Stale::default()
             }
         };
-        let cleared = |(folder, name)| clear_or_say(folder, name);
-        Box::pin(stream::iter(stale).for_each_concurrent(CLEARED, cleared))
+        let clearing = self.clearings.subscribe();
+        Box::pin(async move {
+            let cleared = |(folder, name)| clear_or_say(folder, name);
+            stream::iter(attempts).for_each_concurrent(CLEARED, cleared).await;
+            stream::iter(removed).for_each(delete_or_say).await;
+            drop(clearing);
+        })
     }
 
-    fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Vec<(Folder, Name)>> {
+    fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Stale> {
+        let mut stale = Stale::default();
         let entries = match fs::read_dir(&self.spool) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(stale),
             Err(error) => return Err(error),
         };
-        let mut stale = Vec::new();
         for entry in entries {
+            let entry = entry?.file_name();
             // What is no attempt's is not ours.
-            let Some(name) = entry?.file_name().to_str().and_then(|name| name.parse::<Name>().ok()) else {
-                continue;
-            };
-            if !is_open(name.call.run) {
-                stale.push((self.folder(name), name));
+            let Some(entry) = entry.to_str() else { continue };
+            if is_removed(entry) {
+                stale.removed.push(self.spool.join(entry));
+            } else if let Ok(name) = entry.parse::<Name>()
+                && !is_open(name.call.run)
+            {
+                stale.attempts.push((self.folder(name), name));
             }
         }
         Ok(stale)
@@ -184,6 +223,13 @@ async fn clear(folder: Folder, name: Name) -> io::Result<()> {
 async fn clear_or_say(folder: Folder, name: Name) {
     if let Err(error) = clear(folder, name).await {
         tracing::warn!(%name, %error, "what is kept of a command stays until the next start");
+    }
+}
+
+async fn delete_or_say(removed: PathBuf) {
+    let at = removed.clone();
+    if let Err(error) = off_thread(move || delete(&at)).await {
+        tracing::warn!(path = %removed.display(), %error, "what is kept of a command stays until the next start");
     }
 }
 

@@ -19,12 +19,15 @@ const DYING: Duration = Duration::from_millis(500);
 /// What a process may take to become another program.
 const CLEAR: Duration = Duration::from_millis(5);
 
-/// Kills the processes that belong to this attempt: members of the runner's session that carry the attempt's name. A
-/// process that was given the pid of a dead one has not both.
+/// Kills the processes that belong to this attempt: the members of the runner's session, as long as one of them carries the
+/// attempt's name. Then the number of the session was never free; a process that was given the pid of a dead one has not both.
 pub(super) async fn end(session: Pid, name: Name) -> io::Result<()> {
     for _ in 0..LOOKS {
-        let Seen { killed, unclear } = spawn_blocking(move || kill(session, name)).await??;
+        let Seen { killed, unclear, strangers } = spawn_blocking(move || kill(session, name)).await??;
         if killed.is_empty() && unclear == 0 {
+            if strangers > 0 {
+                tracing::warn!(%name, strangers, "processes of a session that lost its runner are left: none of them says that it is its command's");
+            }
             return Ok(());
         }
         for process in killed {
@@ -45,9 +48,11 @@ struct Seen {
     killed: Vec<OwnedFd>,
     /// Members of the session that show no variables: about to become another program, or without any.
     unclear: usize,
+    /// Members that show others.
+    strangers: usize,
 }
 
-/// Whose a process is.
+/// Whose a member of the session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Attempt,
@@ -55,49 +60,53 @@ enum Whose {
     Unclear,
 }
 
+impl Seen {
+    fn of(members: Vec<(OwnedFd, Whose)>) -> Self {
+        let count = |whose| members.iter().filter(|(_, of)| *of == whose).count();
+        if count(Whose::Attempt) == 0 {
+            return Self {
+                unclear: count(Whose::Unclear),
+                strangers: count(Whose::Stranger),
+                ..Self::default()
+            };
+        }
+        let killed = members.into_iter().map(|(process, _)| process);
+        let killed = killed.filter(|process| pidfd_send_signal(process, Signal::KILL).is_ok()).collect();
+        Self { killed, ..Self::default() }
+    }
+}
+
 fn kill(session: Pid, name: Name) -> io::Result<Seen> {
-    let mut seen = Seen::default();
+    let mut members = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         let Some(pid) = pid.filter(|pid| session_of(*pid) == Some(session)) else { continue };
         // From here on the pid cannot become another's unnoticed.
         let Ok(process) = pidfd::open(pid) else { continue };
-        match whose(pid, session, name) {
-            Whose::Attempt => {
-                if pidfd_send_signal(&process, Signal::KILL).is_ok() {
-                    seen.killed.push(process);
-                }
-            }
-            Whose::Unclear => seen.unclear += 1,
-            Whose::Stranger => {}
-        }
+        members.extend(whose(pid, session, name).map(|whose| (process, whose)));
     }
-    Ok(seen)
+    Ok(Seen::of(members))
 }
 
 /// Whether a process is a member of the session and carries the attempt's name.
 pub(super) fn belongs(pid: Pid, session: Pid, name: Name) -> bool {
-    whose(pid, session, name) == Whose::Attempt
+    whose(pid, session, name) == Some(Whose::Attempt)
 }
 
-fn whose(pid: Pid, session: Pid, name: Name) -> Whose {
+/// `None` if it is no member.
+fn whose(pid: Pid, session: Pid, name: Name) -> Option<Whose> {
     let named = format!("{VARIABLE}={name}");
-    let Ok(variables) = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())) else {
-        return Whose::Stranger;
-    };
+    let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
     // Looked at last: of a process that is gone by now nothing is true.
-    match stat(pid) {
-        Some(Stat { session: of, state }) if of == session && state != b'Z' => {
-            if variables.is_empty() {
-                Whose::Unclear
-            } else if variables.split(|byte| *byte == 0).any(|one| one == named.as_bytes()) {
-                Whose::Attempt
-            } else {
-                Whose::Stranger
-            }
+    stat(pid).filter(|stat| stat.session == session && stat.state != b'Z')?;
+    Some(match variables {
+        Ok(variables) if variables.is_empty() => Whose::Unclear,
+        Ok(variables) if variables.split(|byte| *byte == 0).any(|one| one == named.as_bytes()) => {
+            Whose::Attempt
         }
-        Some(_) | None => Whose::Stranger,
-    }
+        // Nobody may look at it, or it says something else.
+        Ok(_) | Err(_) => Whose::Stranger,
+    })
 }
 
 struct Stat {

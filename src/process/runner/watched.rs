@@ -1,6 +1,6 @@
 //! A runner at work, seen by a daemon.
 
-use std::{io, os::fd::OwnedFd, process::ExitStatus, thread, time::Duration};
+use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot, task::spawn_blocking, time::timeout};
@@ -11,7 +11,7 @@ use super::{
     files::{Claim, Folder, Name},
     remains,
 };
-use crate::process::pidfd;
+use crate::process::{Cause, Command, pidfd};
 
 /// What a runner may take to end its command and itself, when it is asked to.
 pub const STOP: Duration = Duration::from_millis(2_100);
@@ -27,6 +27,8 @@ pub enum Left {
     NeverBegun(Option<io::Error>),
     /// It may have begun. Nothing of it runs any more, as far as can be known.
     Unknown,
+    /// The stop that was waited with has killed it, for it did not end when it was told to.
+    Killed,
 }
 
 /// A runner that was alive a moment ago. Dropping this lets it go on.
@@ -76,15 +78,48 @@ impl Watched {
     /// Waits until the runner has ended, and says what became of the command. When `cancel` fires, the runner is asked to
     /// end, and killed with all that it started if it does not within [`STOP`].
     pub async fn end(mut self, cancel: &CancellationToken) -> Left {
-        let waited = tokio::select! {
+        let (waited, unsaid) = tokio::select! {
             biased;
-            over = self.over() => over,
-            () = cancel.cancelled() => self.stop().await,
+            over = self.over() => (over, Left::Unknown),
+            () = cancel.cancelled() => (self.stop().await, Left::Killed),
         };
         match waited {
-            Ok(()) => left(&self.folder, self.name, self.reason()).await,
+            Ok(()) => match left(&self.folder, self.name, self.reason()).await {
+                Left::Unknown | Left::Killed => unsaid,
+                known @ (Left::Ended(_) | Left::NeverBegun(_)) => known,
+            },
             Err(error) => unknown(self.name, &error),
         }
+    }
+
+    /// Likewise, but ends a runner that is not done within `limit`; then what it says is told as the end of its time.
+    pub async fn end_within(self, limit: Duration, cancel: &CancellationToken) -> Left {
+        let (name, stop) = (self.name, cancel.child_token());
+        let mut end = pin!(self.end(&stop));
+        if let Ok(left) = timeout(limit, &mut end).await {
+            return left;
+        }
+        tracing::warn!(%name, ?limit, "a runner did not end its command in time, and is ended");
+        stop.cancel();
+        match end.await {
+            Left::Ended(mut exit) => {
+                if let Ok(ran) = &mut exit.end
+                    && ran.cause == Cause::Cancel
+                {
+                    ran.cause = Cause::Timeout;
+                }
+                Left::Ended(exit)
+            }
+            Left::Unknown | Left::Killed => Left::Unknown,
+            never @ Left::NeverBegun(_) => never,
+        }
+    }
+
+    /// How long the command may run, as it was started; `None` if that cannot be read.
+    pub async fn timeout(&self) -> Option<Duration> {
+        let folder = self.folder.clone();
+        let task = spawn_blocking(move || folder.task()).await.map_err(io::Error::other).flatten();
+        Some(Command::from(task.ok()?).timeout)
     }
 
     /// Resolves when the runner has ended. May be dropped at any time.
