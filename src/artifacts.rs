@@ -5,7 +5,10 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -47,12 +50,15 @@ impl FileArtifacts {
 
 impl Artifacts for FileArtifacts {
     fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
+        // An attempt has two keepers when it is taken up again before the first one is gone.
+        static KEEPERS: AtomicU64 = AtomicU64::new(0);
         let (folder, target) = (self.root.join(UNFINISHED), self.path(name));
-        let unfinished = folder.join(format!("{}.{}", name.session, name.handle()));
+        let keeper = KEEPERS.fetch_add(1, Ordering::Relaxed);
+        let unfinished = folder.join(format!("{}.{}.{keeper}", name.session, name.handle()));
         off_thread(move || {
             make_folder(&folder)?;
             let mut options = OpenOptions::new();
-            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+            let file = options.write(true).create_new(true).mode(0o600).open(&unfinished)?;
             let written = Written { file, unfinished: Unfinished(Some(unfinished)), since_sync: 0 };
             Ok(Box::new(InFile { written: Some(written), target }) as Box<dyn Keeper>)
         })
@@ -212,6 +218,20 @@ mod tests {
         {
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
         }
+    }
+
+    #[tokio::test]
+    async fn two_keepers_of_one_attempt_do_not_meet() {
+        let state = tempfile::tempdir().unwrap();
+        let artifacts = FileArtifacts::open(state.path()).unwrap();
+        let mut old = artifacts.begin(name()).await.unwrap();
+        old.write(Bytes::from_static(b"what the old")).await.unwrap();
+        let mut new = artifacts.begin(name()).await.unwrap();
+        new.write(Bytes::from_static(b"all")).await.unwrap();
+        old.write(Bytes::from_static(b" one has seen")).await.unwrap();
+        drop(old);
+        new.finish().await.unwrap();
+        assert_eq!(artifacts.read(name(), 0, 100).await.unwrap().bytes, Bytes::from_static(b"all"));
     }
 
     #[tokio::test]

@@ -21,7 +21,8 @@
 //! | the lock is free, `exit` is whole | that is how it ended |
 //! | the lock is free otherwise | the runner was killed: what is left of the command is killed too; the rest is unknown |
 //!
-//! After another boot only a whole `exit` counts. A runner is alive as long as the lock is held, whatever its pid says;
+//! A folder that is not needed any more is renamed before it is emptied: a runner that comes late finds none, and not one
+//! whose `started` is gone. After another boot only a whole `exit` counts. A runner is alive as long as the lock is held, whatever its pid says;
 //! a process is sent a signal only through a pidfd that is known to be the right one's.
 
 mod exit;

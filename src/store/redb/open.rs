@@ -90,30 +90,26 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     let explain = |fault| explain(dir, &path, fault);
     make_folder(dir).map_err(explain)?;
     let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
-    let (db, new) = database(file, &path).map_err(explain)?;
+    let db = database(file, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let (epoch, places) = begin(&path, &db, explain)?;
     let blobs = dir.join(BLOBS);
     make_folder(&blobs).map_err(explain)?;
-    if new {
-        // redb syncs its file, but not the entry that makes it findable.
-        sync_folder(dir).map_err(explain)?;
-        let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
-        above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
-    }
+    // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
+    sync_folder(dir).map_err(explain)?;
+    let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
     Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs) })
 }
 
-/// The engine, and whether its file is new.
-fn database(file: File, path: &Path) -> Result<(Database, bool), Fault> {
+fn database(file: File, path: &Path) -> Result<Database, Fault> {
     let same = file.try_clone().map_err(Fault::at(path))?;
     // From here on no other process has it.
     let backend = FileBackend::new(file)?;
     if is_unfinished(&same).map_err(Fault::at(path))? {
         same.set_len(0).map_err(Fault::at(path))?;
     }
-    let new = same.metadata().map_err(Fault::at(path))?.len() == 0;
-    Ok((Builder::new().set_cache_size(CACHE).create_with_backend(backend)?, new))
+    Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
