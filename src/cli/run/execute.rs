@@ -1,7 +1,4 @@
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
@@ -27,7 +24,7 @@ use crate::{
     config::Config,
     control::Reader,
     daemon::{self, Daemon},
-    deaths::{LONG_MS, Start, Trial},
+    deaths::{Start, Trial},
     environment::Variables,
     rehearsal,
 };
@@ -221,15 +218,19 @@ async fn attend(
             "probation the process has died {died} times within a minute; run {} is watched",
             trial.run
         ));
-        let rests = deaths.must_rest(&trial);
-        if rests {
+        let rest = deaths.rest_before(&trial);
+        if let Some(rest) = rest {
             deaths.rest();
+            say(format!(
+                "probation waits whether the process dies without it, for {:.1} s",
+                rest.as_secs_f64()
+            ));
             tokio::select! {
                 exit = signals.either() => return Ok(Followed::Left(exit)),
-                () = tokio::time::sleep(Duration::from_millis(LONG_MS)) => {}
+                () = tokio::time::sleep(rest) => {}
             }
         }
-        deaths.try_out(Some(Trial { long: rests, ..trial }));
+        deaths.try_out(Some(Trial { long: rest.is_some(), ..trial }));
     }
     let carried = Box::pin(carry_out(
         runtime,
