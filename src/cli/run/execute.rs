@@ -1,9 +1,13 @@
-use std::path::{Path, PathBuf};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
     model::{RunId, RunRow, RunSpec, RunState, SessionId},
-    port::Read,
+    port::{Journal, Read},
 };
 
 use super::{
@@ -139,7 +143,30 @@ async fn hold(
     new: Option<(Task, PathBuf)>,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
-    let reader = holding.reader();
+    let Holding { journal, state, signals, .. } = &mut *holding;
+    let ready = prepare(args, (config, variables), (journal, state), new, ids);
+    let (daemon, job, target) = match signals.or(Box::pin(ready)).await? {
+        ControlFlow::Continue(ready) => ready,
+        ControlFlow::Break(exit) => return Ok(Followed::Left(exit)),
+    };
+    let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
+    let told = match &followed {
+        Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
+        Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
+    };
+    daemon.runtime.suspend().await;
+    told.and(followed)
+}
+
+/// Finds out what is to be done, and starts what does it. Nothing is accepted yet, and nothing goes on.
+async fn prepare(
+    args: &RunArgs,
+    (config, variables): (&Config, &Variables),
+    (journal, state): (&Arc<dyn Journal>, &Path),
+    new: Option<(Task, PathBuf)>,
+    ids: &mut Option<Ids>,
+) -> Result<(Daemon, Job, Target), Failure> {
+    let reader = Reader::new(Arc::clone(journal));
     let first = match &new {
         Some((task, _)) => first_of_key(&reader, args.conversation.key.as_deref(), &task.text).await?,
         None => None,
@@ -148,16 +175,21 @@ async fn hold(
         Some(row) => Target::of_run(&reader, row.clone()).await?,
         None => Target::find(&reader, &args.conversation).await?,
     };
-    let mut endpoints = endpoints(args, (config, variables), &target, &holding.state).await;
+    let meant = match (&first, &new) {
+        (Some(row), _) => Some(row).filter(|row| row.state != RunState::Ended),
+        (None, None) => target.unfinished().ok().map(|(row, _)| row),
+        (None, Some(_)) => None,
+    };
+    *ids = meant.map(|row| (row.id, row.session));
+    let mut endpoints = endpoints(args, (config, variables), &target, state).await;
     let job = match (first, new) {
         (Some(row), _) if row.state == RunState::Ended => {
             let spec = RunSpec::clone(&reader.accepted(&row).await?.spec);
             Job::Tell { ids: (row.id, row.session), spec }
         }
-        (None, Some((task, place))) => Job::Submit {
-            task,
-            spec: new_spec((config, args), &target, &endpoints, (&place, &holding.state))?,
-        },
+        (None, Some((task, place))) => {
+            Job::Submit { task, spec: new_spec((config, args), &target, &endpoints, (&place, state))? }
+        }
         (Some(_), _) | (None, None) => {
             let (row, spec) = target.unfinished()?;
             Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
@@ -177,14 +209,8 @@ async fn hold(
     }
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
-    let daemon = daemon::start(holding.journal.clone(), endpoints, (config, defaults)).await?;
-    let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
-    let told = match &followed {
-        Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
-        Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
-    };
-    daemon.runtime.suspend().await;
-    told.and(followed)
+    let daemon = daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?;
+    Ok((daemon, job, target))
 }
 
 /// The run that was accepted first with this key, if there is one. What differs from it does not count.
@@ -209,11 +235,19 @@ async fn attend(
     let (runtime, reader) = (&daemon.runtime, holding.reader());
     let Holding { orders, signals, deaths, .. } = holding;
     let before = target.open.iter().map(|(row, _)| row);
-    hold::end_condemned(runtime, deaths, before.clone()).await?;
+    let looked = async {
+        hold::end_condemned(runtime, deaths, before.clone()).await?;
+        Ok(match deaths.start() {
+            Start::Ordinary => None,
+            Start::Probation(died) => hold::first_trial(&reader, before).await.map(|trial| (died, trial)),
+        })
+    };
+    let suspect = match signals.or(looked).await? {
+        ControlFlow::Continue(suspect) => suspect,
+        ControlFlow::Break(exit) => return Ok(Followed::Left(exit)),
+    };
     // Only one session goes on here: whose death it would be is known.
-    if let Start::Probation(died) = deaths.start()
-        && let Some(trial) = hold::first_trial(&reader, before).await
-    {
+    if let Some((died, trial)) = suspect {
         say(format!(
             "probation the process has died {died} times within a minute; run {} is watched",
             trial.run
@@ -287,13 +321,14 @@ async fn carry_out(
             let (mut progress, mut next) = (Progress::new(run), 1);
             let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
             // What happened before is known: it is only looked at for the names of calls.
-            reader
-                .records(session, first, |(seq, record)| {
-                    progress.line(&record);
-                    next = seq + 1;
-                    Ok::<(), Failure>(())
-                })
-                .await?;
+            let known = reader.records(session, first, |(seq, record)| {
+                progress.line(&record);
+                next = seq + 1;
+                Ok::<(), Failure>(())
+            });
+            if let ControlFlow::Break(exit) = signals.or(known).await? {
+                return Ok(Followed::Left(exit));
+            }
             if runtime.row(run).await?.state == RunState::Ended {
                 return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
             }
