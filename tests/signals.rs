@@ -73,8 +73,11 @@ fn a_signal_ends_the_start_of_a_run() {
     for signal in SIGNALS {
         let (world, mute) = (World::new(), Mute::listen());
         let running = mute.running(&world, &["run", "--json", "--model", "ollama/x", "do it"]);
-        let (result, _) = told(&mute, running, signal);
+        let (result, progress) = told(&mute, running, signal);
         assert_eq!((&result["run"], &result["outcome"]), (&Value::Null, &Value::Null), "{result}");
+        let error = "the task was not accepted, as far as is known";
+        assert_eq!(result["error"], error, "{result}");
+        assert!(progress.contains(error) && !progress.contains("--resume"), "{progress}");
         assert!(!world.state().join("process.json").exists(), "it ended well");
         assert_eq!(object(&world.ok(&["runs", "list", "--json"])), json!([]));
     }

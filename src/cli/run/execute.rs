@@ -75,11 +75,9 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             (report::no_result(ids, "parked"), Exit::Parked)
         }
         Ok(Followed::Left(exit)) => {
-            let id = ids.map_or_else(|| "last".into(), |(run, _)| run.to_string());
-            say(format!(
-                "suspended run {id}: it goes on with `hermod run --resume last` (or `--resume {id}`)"
-            ));
-            (report::no_result(ids, "suspended"), exit)
+            let (said, error) = left(ids, args.text.is_some());
+            say(said);
+            (report::no_result(ids, error), exit)
         }
         Err(failure) => {
             if !args.json {
@@ -104,6 +102,25 @@ fn tell_answer(result: &hermod_actors::RunResult, exit: Exit) -> Result<(), Fail
             Ok(())
         }
         (None, _) => Ok(()),
+    }
+}
+
+/// What is left behind by a signal, as it is said and as it stands in JSON. Without ids no run is known of: of a task that
+/// was being submitted it is not known yet whether it was accepted.
+fn left(ids: Option<Ids>, has_task: bool) -> (String, &'static str) {
+    match ids {
+        Some((run, _)) => (
+            format!("suspended run {run}: it goes on with `hermod run --resume last` (or `--resume {run}`)"),
+            "suspended",
+        ),
+        None if has_task => {
+            let error = "the task was not accepted, as far as is known";
+            (format!("left      before a run began: {error}"), error)
+        }
+        None => {
+            let error = "a signal came before the run was found";
+            (format!("left      {error}: nothing was begun"), error)
+        }
     }
 }
 
@@ -346,5 +363,26 @@ async fn carry_out(
 fn announce(spec: &RunSpec) {
     if spec.script.is_some() {
         say(format!("rehearsal {}", rehearsal::NOTICE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_is_known_is_named_as_suspended() {
+        let run = RunId::from_bits(1);
+        let check = |ids: Option<Ids>, has_task: bool, expect: &str| {
+            let (said, error) = left(ids, has_task);
+            assert!(said.contains(expect), "{said}");
+            assert_eq!(said.contains("--resume"), ids.is_some(), "{said}");
+            assert_eq!(error == "suspended", ids.is_some(), "{error}");
+        };
+        let known = Some((run, SessionId::from_bits(2)));
+        check(known, true, &format!("--resume {run}"));
+        check(known, false, &format!("suspended run {run}"));
+        check(None, true, "the task was not accepted, as far as is known");
+        check(None, false, "before the run was found");
     }
 }
