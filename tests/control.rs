@@ -138,13 +138,12 @@ fn a_run_that_nobody_runs_is_stopped_in_the_store() {
     let running = world.started(&[]);
     running.signal(Signal::KILL);
     running.end();
-    world.release();
     let stopped = object(&world.ok(&["stop", "last", "--json"]));
     assert_eq!(stopped[0]["outcome"], "stopped");
     world.fails(&["run", "--resume", "last"], 2, "has ended: stopped");
     let records = world.journal("last");
     let end = records.iter().find(|record| record["kind"] == "call.ended").unwrap();
-    assert_eq!(end["status"], "in_doubt", "what the command did is not known, and is said");
+    assert_eq!(end["status"], "stopped", "what the dead process has left is ended: {end}");
     world.fails(&["stop", "nobody"], 2, "no run or session `nobody`");
     world.fails(&["stop"], 2, "<RUN>");
 }

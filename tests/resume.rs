@@ -231,7 +231,6 @@ fn a_run_of_which_the_process_dies_is_found_and_given_up() {
     let progress = stderr(&output);
     assert_eq!(output.status.code(), Some(70), "{progress}");
     assert!(progress.contains(&format!("given up  run {bad}: the process died 3 times")), "{progress}");
-    assert!(progress.contains("probation is over: all go on"), "{progress}");
     for run in [&fine, &also_fine] {
         let shown = object(&world.ok(&["runs", "show", run, "--json"]));
         assert_eq!(shown["outcome"], "completed");
@@ -263,6 +262,31 @@ fn a_run_of_which_the_process_dies_at_once_is_given_up_too() {
     let output = world.run(&ALL);
     assert_eq!(output.status.code(), Some(70), "{}", stderr(&output));
     assert!(stderr(&output).contains("the process died 9 times"), "{}", stderr(&output));
+}
+
+#[test]
+fn kills_at_a_rhythm_leave_a_long_step_alone() {
+    let world = World::new();
+    let run = left(&world, &json!([{ "say": "late", "delay": "5m" }]), Signal::KILL);
+    let alone = format!("…{} probation goes on alone", tail(&run));
+    for _ in 0..2 {
+        killed_at(&world, "asks ");
+    }
+    let mut running = world.running(&ALL);
+    Lines::of(&mut running).until(&alone);
+    until("it has been alone for long", || trial(&world)["long"] == true);
+    running.signal(Signal::KILL);
+    running.end();
+    // The next one comes no later, and finds the process at rest.
+    killed_at(&world, "probation waits whether the process dies without it");
+    let mut running = world.running(&ALL);
+    let mut lines = Lines::of(&mut running);
+    lines.until(&alone);
+    let past: Value = serde_json::from_slice(&fs::read(world.state().join("process.json")).unwrap()).unwrap();
+    assert_eq!(past["blamed"], json!([]), "{past}");
+    running.signal(Signal::TERM);
+    drop(lines);
+    assert_eq!(running.end().status.code(), Some(143));
 }
 
 #[test]

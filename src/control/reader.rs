@@ -249,6 +249,8 @@ impl Reader {
     }
 
     async fn read(&self, what: Read) -> Result<Rows, Fault> {
+        // Short reads are ready at once: many in a row would let nobody else have a turn.
+        tokio::task::coop::consume_budget().await;
         self.0.read(what).await.map_err(|error| RunError::Read(error).into())
     }
 }

@@ -66,9 +66,9 @@ impl Keeper {
         self.past.suspicion(run)
     }
 
-    /// See [`Past::must_rest`].
-    pub fn must_rest(&self, trial: &Trial) -> bool {
-        self.past.must_rest(trial)
+    /// See [`Past::rest_before`].
+    pub fn rest_before(&self, trial: &Trial) -> Option<Duration> {
+        self.past.rest_before(trial)
     }
 
     /// See [`Past::rest`].

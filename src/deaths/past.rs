@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use hermod_actors::model::{RunId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +12,15 @@ pub const SLOWEST_MS: u64 = WINDOW_MS / 3;
 pub const LONG_MS: u64 = 2_000;
 /// So many of them, all at the same step, are enough.
 const LATE: u32 = 3;
-/// After so many earlier deaths with a run, the process rests for [`LONG_MS`] before the run goes on: if it dies of the run,
-/// that counts, and if it dies while it rests, it dies of something else.
+/// So many earlier deaths with a run weigh as much as one late one: the process rests before the run goes on. If it dies of
+/// the run then, that counts, and if it dies while it rests, it dies of something else.
 const EARLY: u32 = 6;
+/// It rests so many times as long as it ever lived in these deaths, and so outlasts kills that come at a rhythm.
+const RESTS: u64 = 2;
+/// The longest rest. Who dies three times within the window by kills at a rhythm does not live for so long.
+const REST_MS: u64 = WINDOW_MS;
 /// What this program writes; of another version nothing is taken over.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What is known of the processes before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +72,8 @@ struct Blame {
     step: Seq,
     early: u32,
     late: u32,
+    /// The longest that the process held the store before it died so, and until that was noticed; at most [`REST_MS`].
+    lived_ms: u64,
 }
 
 /// How the unfinished runs go on.
@@ -107,7 +115,7 @@ impl Past {
                 Doing::Anything => {}
                 // Something else kills processes here, and may have killed them before.
                 Doing::Resting => self.blamed.clear(),
-                Doing::Trying(trial) => self.blame(trial, step),
+                Doing::Trying(trial) => self.blame(trial, step, lived_ms(before.since, now)),
             }
         }
         self.forget_old(now);
@@ -117,21 +125,22 @@ impl Past {
         self.deaths.retain(|death| *death <= now && now.ms_since(*death) <= WINDOW_MS);
     }
 
-    fn blame(&mut self, trial: Trial, step: Option<Seq>) {
+    fn blame(&mut self, trial: Trial, step: Option<Seq>, lived_ms: u64) {
         let known = self.blamed.iter().position(|blame| blame.run == trial.run);
         let before = known.map(|at| self.blamed.remove(at)).filter(|blame| blame.step == trial.step);
         if step != Some(trial.step) {
             return;
         }
-        let before = before.unwrap_or(Blame { run: trial.run, step: trial.step, early: 0, late: 0 });
+        let before =
+            before.unwrap_or(Blame { run: trial.run, step: trial.step, early: 0, late: 0, lived_ms: 0 });
         // In company, a death only says whom to try first.
-        let (early, late) = match (trial.alone, trial.long) {
-            (false, _) => (0, 0),
-            (true, false) => (1, 0),
-            (true, true) => (0, 1),
+        let (early, late, lived_ms) = match (trial.alone, trial.long) {
+            (false, _) => (0, 0, 0),
+            (true, false) => (1, 0, lived_ms),
+            (true, true) => (0, 1, lived_ms),
         };
         let (early, late) = (before.early.saturating_add(early), before.late.saturating_add(late));
-        self.blamed.push(Blame { early, late, ..before });
+        self.blamed.push(Blame { early, late, lived_ms: lived_ms.max(before.lived_ms), ..before });
     }
 
     /// How the unfinished runs are to go on.
@@ -152,11 +161,13 @@ impl Past {
         self.blamed.iter().find(|blame| blame.run == run).map_or(0, weight)
     }
 
-    /// Whether the process has died so often soon after it let this run go on, where it stands now, that it is to rest
-    /// before it does so again.
-    pub fn must_rest(&self, trial: &Trial) -> bool {
+    /// For how long the process is to rest before it lets this run go on, where it stands now: so that only who outlives
+    /// the rest and dies of the run thereafter comes to the deaths that condemn.
+    pub fn rest_before(&self, trial: &Trial) -> Option<Duration> {
         let is_it = |blame: &&Blame| blame.run == trial.run && blame.step == trial.step;
-        self.blamed.iter().find(is_it).is_some_and(|blame| blame.early >= EARLY)
+        let blame = self.blamed.iter().find(is_it)?;
+        let rest_ms = blame.lived_ms.saturating_mul(RESTS).clamp(LONG_MS, REST_MS);
+        (blame.late > 0 || blame.early >= EARLY).then_some(Duration::from_millis(rest_ms))
     }
 
     /// Whom this process tries from now on, if anybody.
@@ -186,6 +197,11 @@ impl Past {
         self.forget_old(now);
         !(self.deaths.is_empty() && self.blamed.is_empty())
     }
+}
+
+/// At least as long as the process lived; if the clock was set back meanwhile, as long as may be.
+fn lived_ms(since: Timestamp, now: Timestamp) -> u64 {
+    if now < since { REST_MS } else { now.ms_since(since).min(REST_MS) }
 }
 
 #[cfg(test)]
@@ -267,20 +283,84 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_dies_while_it_rests_dies_of_no_run() {
-        let past = |early: usize| died(&vec![(0, Some(trial(A, 5)), Some(5)); early], 1);
-        let check = |early: usize, trial: Trial, expect: bool| {
-            assert_eq!(past(early).must_rest(&trial), expect, "{early} {trial:?}");
+    fn before_a_death_can_count_the_process_rests_for_longer_than_it_lived() {
+        let check = |deaths: &[(i64, Trial)], now: i64, trial: Trial, expect: Option<u64>| {
+            let tried: Vec<_> = deaths.iter().map(|(at, trial)| (*at, Some(*trial), Some(5))).collect();
+            let rest = died(&tried, now).rest_before(&trial);
+            assert_eq!(rest, expect.map(Duration::from_millis), "{deaths:?} {now} {trial:?}");
         };
-        check(5, trial(A, 5), false);
-        check(6, trial(A, 5), true);
-        check(6, trial(A, 7), false);
-        check(6, trial(B, 5), false);
-        let mut past = past(6);
+        let early = |count: usize| vec![(0, trial(A, 5)); count];
+        check(&early(5), 0, trial(A, 5), None);
+        check(&early(6), 0, trial(A, 5), Some(LONG_MS));
+        check(&early(6), 1_500, trial(A, 5), Some(3_000));
+        check(&early(6), 0, trial(A, 7), None);
+        check(&early(6), 0, trial(B, 5), None);
+        check(&[(0, long(A, 5))], 4_000, trial(A, 5), Some(8_000));
+        check(&[(0, long(A, 5)), (9_000, long(A, 5))], 13_000, trial(A, 5), Some(18_000));
+        check(&[(0, long(A, 5))], 40_000, trial(A, 5), Some(60_000));
+        check(&[(0, in_company(A, 5))], 4_000, trial(A, 5), None);
+        // The clock was set back.
+        check(&[(9_000, long(A, 5))], 8_000, trial(A, 5), Some(60_000));
+    }
+
+    #[test]
+    fn a_process_that_dies_while_it_rests_dies_of_no_run() {
+        let mut past = died(&[(0, Some(long(A, 5)), Some(5)); 2], 1);
         past.rest();
         assert_eq!(past.tried(), None);
         past.take_over((1, Timestamp(2)), None);
-        assert_eq!((past.suspicion(A), past.must_rest(&trial(A, 5))), (0, false));
+        assert_eq!((past.suspicion(A), past.rest_before(&trial(A, 5))), (0, None));
+    }
+
+    /// Starts again and again with one run, which makes no step, until that is condemned: at which start, if at any of so
+    /// many. `dies` says how long the process of a start lives that rests for so long before the run goes on.
+    fn condemned_at(starts: usize, dies: impl Fn(usize, Option<u64>) -> u64) -> Option<usize> {
+        let (mut past, mut now) = (Past::default(), 0);
+        for start in 0..starts {
+            past.take_over((1, Timestamp(now)), Some(5));
+            if !past.condemned().is_empty() {
+                return Some(start);
+            }
+            let rest = match past.start() {
+                Start::Ordinary => None,
+                Start::Probation(_) => past.rest_before(&trial(A, 5)),
+            };
+            let rest = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap());
+            let lived = dies(start, rest);
+            match (past.start(), lived.checked_sub(rest.unwrap_or(0))) {
+                (Start::Ordinary, _) => {}
+                (Start::Probation(_), None) => past.rest(),
+                (Start::Probation(_), Some(tried)) => {
+                    past.try_out(Some(Trial { long: rest.is_some() || tried >= LONG_MS, ..trial(A, 5) }));
+                }
+            }
+            now += i64::try_from(lived).unwrap();
+        }
+        None
+    }
+
+    #[test]
+    fn kills_at_a_rhythm_condemn_nobody() {
+        let check = |what: &str, lives: &[u64]| {
+            let at = condemned_at(300, |start, _| lives[start % lives.len()]);
+            assert_eq!(at, None, "{what} {lives:?}");
+        };
+        for period in (50..70_000).step_by(50) {
+            check("every", &[period]);
+            check("about every", &[period, period * 9 / 8, period * 3 / 2, period * 5 / 4]);
+        }
+        for period in (50..REST_MS / 5).step_by(50) {
+            check("in turn every", &[period, period, 2 * period]);
+            check("in turn every", &[period, 4 * period]);
+        }
+    }
+
+    #[test]
+    fn who_really_kills_its_process_is_condemned() {
+        for after in (0..SLOWEST_MS).step_by(50) {
+            let at = condemned_at(40, |_, rest| rest.unwrap_or(0) + after);
+            assert!(at.is_some(), "{after}");
+        }
     }
 
     #[test]
@@ -298,7 +378,7 @@ mod tests {
         let past = died(&[(0, Some(long(A, 5)), Some(5))], 2);
         let json = serde_json::to_vec(&past).unwrap();
         assert_eq!(Past::parse(&json), Some(past));
-        for other in ["", "{", "{}", r#"{"version":2,"process":null,"deaths":[],"blamed":[]}"#] {
+        for other in ["", "{", "{}", r#"{"version":1,"process":null,"deaths":[],"blamed":[]}"#] {
             assert_eq!(Past::parse(other.as_bytes()), None, "{other}");
         }
     }

@@ -33,12 +33,13 @@ impl Holding {
         let journal = inquiry::open(&state, durability).await?;
         let (desk, orders) = Desk::new(Reader::new(Arc::clone(&journal)));
         let server = Server::start(&state, desk).map_err(|error| say(format!("control   {error}"))).ok();
-        let signals = Signals::listen()?;
         let mut deaths = Keeper::read(&state);
         let step = match deaths.tried() {
             Some(run) => trial::step(&Reader::new(Arc::clone(&journal)), run).await,
             None => None,
         };
+        // Until here a signal ends the process at once, and that is no death.
+        let signals = Signals::listen()?;
         deaths.take_over(SystemClock::default().at(), step);
         Ok(Self { journal, state, orders, signals, deaths, server })
     }

@@ -1,4 +1,4 @@
-use std::io;
+use std::{io, ops::ControlFlow};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -31,6 +31,18 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Exit::Interrupted,
             _ = self.terminate.recv() => Exit::Suspended,
+        }
+    }
+
+    /// Does what comes before a run goes on; either signal breaks it off, with the exit it asks for.
+    pub(crate) async fn or<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<ControlFlow<Exit, T>, Failure> {
+        tokio::select! {
+            biased;
+            exit = self.either() => Ok(ControlFlow::Break(exit)),
+            done = work => done.map(ControlFlow::Continue),
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use clap::Args;
 use hermod_actors::{
@@ -81,21 +81,35 @@ async fn go_on(
 ) -> Result<Came, Failure> {
     let since = hermod_actors::port::Clock::at(&SystemClock::default());
     let reader = holding.reader();
-    let rows = unfinished(args, &reader).await?;
+    let Holding { journal, state, orders, signals, deaths, .. } = holding;
+    let rows = match signals.or(unfinished(args, &reader)).await? {
+        ControlFlow::Continue(rows) => rows,
+        ControlFlow::Break(exit) => return Ok(Came { rows: Vec::new(), left: Some(exit) }),
+    };
     if rows.is_empty() {
         say("nothing   is unfinished");
         return Ok(Came { rows, left: None });
     }
-    let endpoints = endpoints((config, variables), &reader, (&rows, &holding.state)).await?;
-    let spec = daemon::spec(config, Vec::new(), None, &holding.state);
-    let defaults = Defaults { spec, prompt: daemon::prompt(&holding.state).into() };
-    let daemon = daemon::start(Arc::clone(&holding.journal), endpoints, (config, defaults)).await?;
+    let started = async {
+        let endpoints = endpoints((config, variables), &reader, (&rows, state)).await?;
+        let spec = daemon::spec(config, Vec::new(), None, state);
+        let defaults = Defaults { spec, prompt: daemon::prompt(state).into() };
+        Ok(daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?)
+    };
+    let daemon = match signals.or(Box::pin(started)).await? {
+        ControlFlow::Continue(daemon) => daemon,
+        ControlFlow::Break(exit) => return Ok(Came { rows, left: Some(exit) }),
+    };
     let runtime = &daemon.runtime;
-    let Holding { orders, signals, deaths, .. } = holding;
     let mut crowd = Crowd::new(runtime, (rows, since), Teller::new(variables));
     let followed = async {
-        hold::end_condemned(runtime, deaths, &crowd.rows()).await?;
-        crowd.look().await?;
+        let looked = async {
+            hold::end_condemned(runtime, deaths, &crowd.rows()).await?;
+            crowd.look().await
+        };
+        if let ControlFlow::Break(exit) = signals.or(looked).await? {
+            return Ok(Some(exit));
+        }
         let mut trials = Trials::new(&crowd, deaths);
         follow::follow(&mut crowd, &mut trials, (&reader, deaths), (signals, args.wait)).await
     };

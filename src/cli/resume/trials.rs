@@ -109,12 +109,14 @@ impl Trials {
             return crowd.revive(session);
         };
         let trial = Trial { alone: crowd.is_quiet(), ..trial };
-        if !(trial.alone && deaths.must_rest(&trial)) {
+        let Some(rest) = deaths.rest_before(&trial).filter(|_| trial.alone) else {
             return self.begin((session, trial), crowd, deaths);
-        }
+        };
         deaths.rest();
-        crowd.tell(trial.run, Tone::Quiet, "probation waits whether the process dies without it");
-        self.phase = Phase::Resting(session, trial, Instant::now() + Duration::from_millis(LONG_MS));
+        let text =
+            format!("probation waits whether the process dies without it, for {:.1} s", rest.as_secs_f64());
+        crowd.tell(trial.run, Tone::Quiet, &text);
+        self.phase = Phase::Resting(session, trial, Instant::now() + rest);
         Ok(())
     }
 

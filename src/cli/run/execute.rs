@@ -1,12 +1,13 @@
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::Arc,
 };
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
     model::{RunId, RunRow, RunSpec, RunState, SessionId},
-    port::Read,
+    port::{Journal, Read},
 };
 
 use super::{
@@ -27,7 +28,7 @@ use crate::{
     config::Config,
     control::Reader,
     daemon::{self, Daemon, Leave},
-    deaths::{LONG_MS, Start, Trial},
+    deaths::{Start, Trial},
     environment::Variables,
     rehearsal,
 };
@@ -74,11 +75,9 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             (report::no_result(ids, "parked"), Exit::Parked)
         }
         Ok(Followed::Left(exit)) => {
-            let id = ids.map_or_else(|| "last".into(), |(run, _)| run.to_string());
-            say(format!(
-                "suspended run {id}: it goes on with `hermod run --resume last` (or `--resume {id}`)"
-            ));
-            (report::no_result(ids, "suspended"), exit)
+            let (said, error) = left(ids, args.text.is_some());
+            say(said);
+            (report::no_result(ids, error), exit)
         }
         Err(failure) => {
             if !args.json {
@@ -103,6 +102,25 @@ fn tell_answer(result: &hermod_actors::RunResult, exit: Exit) -> Result<(), Fail
             Ok(())
         }
         (None, _) => Ok(()),
+    }
+}
+
+/// What is left behind by a signal, as it is said and as it stands in JSON. Without ids no run is known of: of a task that
+/// was being submitted it is not known yet whether it was accepted.
+fn left(ids: Option<Ids>, has_task: bool) -> (String, &'static str) {
+    match ids {
+        Some((run, _)) => (
+            format!("suspended run {run}: it goes on with `hermod run --resume last` (or `--resume {run}`)"),
+            "suspended",
+        ),
+        None if has_task => {
+            let error = "the task was not accepted, as far as is known";
+            (format!("left      before a run began: {error}"), error)
+        }
+        None => {
+            let error = "a signal came before the run was found";
+            (format!("left      {error}: nothing was begun"), error)
+        }
     }
 }
 
@@ -142,7 +160,30 @@ async fn hold(
     new: Option<(Task, PathBuf)>,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
-    let reader = holding.reader();
+    let Holding { journal, state, signals, .. } = &mut *holding;
+    let ready = prepare(args, (config, variables), (journal, state), new, ids);
+    let (daemon, job, target) = match signals.or(Box::pin(ready)).await? {
+        ControlFlow::Continue(ready) => ready,
+        ControlFlow::Break(exit) => return Ok(Followed::Left(exit)),
+    };
+    let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
+    let told = match &followed {
+        Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
+        Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
+    };
+    daemon.suspend(if matches!(followed, Ok(Followed::Left(_))) { Leave::Asked } else { Leave::Done }).await;
+    told.and(followed)
+}
+
+/// Finds out what is to be done, and starts what does it. Nothing is accepted yet, and nothing goes on.
+async fn prepare(
+    args: &RunArgs,
+    (config, variables): (&Config, &Variables),
+    (journal, state): (&Arc<dyn Journal>, &Path),
+    new: Option<(Task, PathBuf)>,
+    ids: &mut Option<Ids>,
+) -> Result<(Daemon, Job, Target), Failure> {
+    let reader = Reader::new(Arc::clone(journal));
     let first = match &new {
         Some((task, _)) => first_of_key(&reader, args.conversation.key.as_deref(), &task.text).await?,
         None => None,
@@ -151,16 +192,21 @@ async fn hold(
         Some(row) => Target::of_run(&reader, row.clone()).await?,
         None => Target::find(&reader, &args.conversation).await?,
     };
-    let mut endpoints = endpoints(args, (config, variables), &target, &holding.state).await;
+    let meant = match (&first, &new) {
+        (Some(row), _) => Some(row).filter(|row| row.state != RunState::Ended),
+        (None, None) => target.unfinished().ok().map(|(row, _)| row),
+        (None, Some(_)) => None,
+    };
+    *ids = meant.map(|row| (row.id, row.session));
+    let mut endpoints = endpoints(args, (config, variables), &target, state).await;
     let job = match (first, new) {
         (Some(row), _) if row.state == RunState::Ended => {
             let spec = RunSpec::clone(&reader.accepted(&row).await?.spec);
             Job::Tell { ids: (row.id, row.session), spec }
         }
-        (None, Some((task, place))) => Job::Submit {
-            task,
-            spec: new_spec((config, args), &target, &endpoints, (&place, &holding.state))?,
-        },
+        (None, Some((task, place))) => {
+            Job::Submit { task, spec: new_spec((config, args), &target, &endpoints, (&place, state))? }
+        }
         (Some(_), _) | (None, None) => {
             let (row, spec) = target.unfinished()?;
             Job::GoOn { ids: (row.id, row.session), spec: spec.clone() }
@@ -180,14 +226,8 @@ async fn hold(
     }
     let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
-    let daemon = daemon::start(holding.journal.clone(), endpoints, (config, defaults)).await?;
-    let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
-    let told = match &followed {
-        Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
-        Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
-    };
-    daemon.suspend(if matches!(followed, Ok(Followed::Left(_))) { Leave::Asked } else { Leave::Done }).await;
-    told.and(followed)
+    let daemon = daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?;
+    Ok((daemon, job, target))
 }
 
 /// The run that was accepted first with this key, if there is one. What differs from it does not count.
@@ -212,24 +252,36 @@ async fn attend(
     let (runtime, reader) = (&daemon.runtime, holding.reader());
     let Holding { orders, signals, deaths, .. } = holding;
     let before = target.open.iter().map(|(row, _)| row);
-    hold::end_condemned(runtime, deaths, before.clone()).await?;
+    let looked = async {
+        hold::end_condemned(runtime, deaths, before.clone()).await?;
+        Ok(match deaths.start() {
+            Start::Ordinary => None,
+            Start::Probation(died) => hold::first_trial(&reader, before).await.map(|trial| (died, trial)),
+        })
+    };
+    let suspect = match signals.or(looked).await? {
+        ControlFlow::Continue(suspect) => suspect,
+        ControlFlow::Break(exit) => return Ok(Followed::Left(exit)),
+    };
     // Only one session goes on here: whose death it would be is known.
-    if let Start::Probation(died) = deaths.start()
-        && let Some(trial) = hold::first_trial(&reader, before).await
-    {
+    if let Some((died, trial)) = suspect {
         say(format!(
             "probation the process has died {died} times within a minute; run {} is watched",
             trial.run
         ));
-        let rests = deaths.must_rest(&trial);
-        if rests {
+        let rest = deaths.rest_before(&trial);
+        if let Some(rest) = rest {
             deaths.rest();
+            say(format!(
+                "probation waits whether the process dies without it, for {:.1} s",
+                rest.as_secs_f64()
+            ));
             tokio::select! {
                 exit = signals.either() => return Ok(Followed::Left(exit)),
-                () = tokio::time::sleep(Duration::from_millis(LONG_MS)) => {}
+                () = tokio::time::sleep(rest) => {}
             }
         }
-        deaths.try_out(Some(Trial { long: rests, ..trial }));
+        deaths.try_out(Some(Trial { long: rest.is_some(), ..trial }));
     }
     let carried = Box::pin(carry_out(
         runtime,
@@ -286,13 +338,14 @@ async fn carry_out(
             let (mut progress, mut next) = (Progress::new(run), 1);
             let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
             // What happened before is known: it is only looked at for the names of calls.
-            reader
-                .records(session, first, |(seq, record)| {
-                    progress.line(&record);
-                    next = seq + 1;
-                    Ok::<(), Failure>(())
-                })
-                .await?;
+            let known = reader.records(session, first, |(seq, record)| {
+                progress.line(&record);
+                next = seq + 1;
+                Ok::<(), Failure>(())
+            });
+            if let ControlFlow::Break(exit) = signals.or(known).await? {
+                return Ok(Followed::Left(exit));
+            }
             if runtime.row(run).await?.state == RunState::Ended {
                 return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
             }
@@ -310,5 +363,26 @@ async fn carry_out(
 fn announce(spec: &RunSpec) {
     if spec.script.is_some() {
         say(format!("rehearsal {}", rehearsal::NOTICE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_is_known_is_named_as_suspended() {
+        let run = RunId::from_bits(1);
+        let check = |ids: Option<Ids>, has_task: bool, expect: &str| {
+            let (said, error) = left(ids, has_task);
+            assert!(said.contains(expect), "{said}");
+            assert_eq!(said.contains("--resume"), ids.is_some(), "{said}");
+            assert_eq!(error == "suspended", ids.is_some(), "{error}");
+        };
+        let known = Some((run, SessionId::from_bits(2)));
+        check(known, true, &format!("--resume {run}"));
+        check(known, false, &format!("suspended run {run}"));
+        check(None, true, "the task was not accepted, as far as is known");
+        check(None, false, "before the run was found");
     }
 }
