@@ -32,7 +32,7 @@ pub(super) struct Crowd<'a> {
     /// When this process began to let them go on: what was recorded before is not told again.
     since: Timestamp,
     runs: BTreeMap<RunId, Member>,
-    /// Those that have no outcome and are not parked.
+    /// Those that have no outcome and do not wait for a person.
     under_way: BTreeSet<RunId>,
     /// The sessions that were revived, and whether their news is told.
     revived: BTreeMap<SessionId, bool>,
@@ -73,10 +73,27 @@ impl<'a> Crowd<'a> {
     }
 
     fn enter(&mut self, row: RunRow) {
-        if is_under_way(&row) {
-            self.under_way.insert(row.id);
-        }
+        let session = row.session;
         self.runs.insert(row.id, Member { progress: Progress::new(row.id), row });
+        self.settle(session);
+    }
+
+    /// Finds out which runs of a session are under way.
+    fn settle(&mut self, session: SessionId) {
+        let is_news = self.revived.get(&session).is_some_and(|is_news| *is_news);
+        let own: Vec<&RunRow> = self.rows_of(session).collect();
+        let moving = moving(&own, is_news);
+        for run in own.into_iter().map(|row| row.id).collect::<Vec<_>>() {
+            if moving.contains(&run) {
+                self.under_way.insert(run);
+            } else {
+                self.under_way.remove(&run);
+            }
+        }
+    }
+
+    fn rows_of(&self, session: SessionId) -> impl Iterator<Item = &RunRow> {
+        self.runs.values().map(|member| &member.row).filter(move |row| row.session == session)
     }
 
     /// All, in the order in which they were accepted.
@@ -90,12 +107,12 @@ impl<'a> Crowd<'a> {
         open.rev().map(|member| (member.row.session, member.row.id)).collect()
     }
 
-    /// Whether every run has its outcome or is parked.
+    /// Whether every run has its outcome, is parked, or waits behind a parked one.
     pub(super) fn is_settled(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Whether this run has its outcome or is parked.
+    /// Whether this run has its outcome, is parked, or waits behind a parked one.
     pub(super) fn has_settled(&self, run: RunId) -> bool {
         !self.under_way.contains(&run)
     }
@@ -195,14 +212,12 @@ impl<'a> Crowd<'a> {
     /// Looks at the row of a run, and tells its end if it has one that was not told.
     pub(super) async fn look_at(&mut self, run: RunId) -> Result<(), Failure> {
         let row = self.runtime.row(run).await?;
-        let was_under_way =
-            if is_under_way(&row) { !self.under_way.insert(run) } else { self.under_way.remove(&run) };
-        if was_under_way && row.state == RunState::Ended {
+        let Some(member) = self.runs.get_mut(&run) else { return Ok(()) };
+        let before = std::mem::replace(&mut member.row, row.clone());
+        if before.state != RunState::Ended && row.state == RunState::Ended {
             self.tell(run, Tone::Quiet, &ended(&row));
         }
-        if let Some(member) = self.runs.get_mut(&run) {
-            member.row = row;
-        }
+        self.settle(row.session);
         Ok(())
     }
 
@@ -213,11 +228,19 @@ impl<'a> Crowd<'a> {
     }
 }
 
-fn is_under_way(row: &RunRow) -> bool {
-    match row.state {
-        RunState::Queued | RunState::Running => true,
-        RunState::Parked | RunState::Ended => false,
-    }
+/// Which of a session's runs are under way. One that is parked is so until its session goes on: its question may have
+/// expired. One that is queued waits for a person if the first of those that have not ended does.
+fn moving(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
+    let open = || rows.iter().filter(|row| row.state != RunState::Ended);
+    let first = open().min_by_key(|row| row.first).map(|row| row.state);
+    let waits = goes_on && first == Some(RunState::Parked);
+    let moves = |row: &&&RunRow| match row.state {
+        RunState::Queued => !waits,
+        RunState::Running => true,
+        RunState::Parked => !goes_on,
+        RunState::Ended => false,
+    };
+    open().filter(moves).map(|row| row.id).collect()
 }
 
 /// Whether the run's row may be another one behind this record.
@@ -228,9 +251,9 @@ const fn moves_row(body: &Body) -> bool {
         | Body::RunEnded(_)
         | Body::CallEnded(_)
         | Body::ApprovalRequested(_)
-        | Body::ApprovalAnswered(_) => true,
+        | Body::ApprovalAnswered(_)
+        | Body::SessionRevived(_) => true,
         Body::SessionOpened(_)
-        | Body::SessionRevived(_)
         | Body::ModelStarted(_)
         | Body::ModelAnswered(_)
         | Body::ModelFailed(_)
@@ -266,4 +289,48 @@ fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, Heard> {
         }
     })
     .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::Usage;
+
+    use super::*;
+
+    fn row(n: u64, state: RunState) -> RunRow {
+        RunRow {
+            id: RunId::from_bits(n.into()),
+            session: SessionId::from_bits(9),
+            account: RunId::from_bits(n.into()).into(),
+            state,
+            accepted_at: Timestamp(0),
+            started_at: None,
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            first: n,
+            last: n,
+        }
+    }
+
+    #[track_caller]
+    fn check(states: &[RunState], goes_on: bool, expect: &[u128]) {
+        let rows: Vec<RunRow> = (1..).zip(states).map(|(n, state)| row(n, *state)).collect();
+        let moving = moving(&rows.iter().collect::<Vec<_>>(), goes_on);
+        let expect = expect.iter().map(|n| RunId::from_bits(*n)).collect();
+        assert_eq!(moving, expect, "{states:?}, goes on: {goes_on}");
+    }
+
+    #[test]
+    fn what_waits_for_a_person_is_not_under_way() {
+        use RunState::{Ended, Parked, Queued, Running};
+        check(&[Running, Queued], true, &[1, 2]);
+        check(&[Parked, Queued], true, &[]);
+        check(&[Ended, Parked, Queued, Queued], true, &[]);
+        check(&[Ended, Queued], true, &[2]);
+        check(&[Ended, Ended], false, &[]);
+        // Until the session goes on, nobody knows whether the question has expired.
+        check(&[Parked, Queued], false, &[1, 2]);
+    }
 }

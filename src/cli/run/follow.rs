@@ -1,6 +1,6 @@
 use hermod_actors::{
     RunResult, Runtime, Watch,
-    model::{Body, EventBody, Record, RunId, RunState, StopReason},
+    model::{Body, EventBody, Record, RunId, RunRow, RunState, StopReason},
 };
 
 use crate::cli::{
@@ -15,8 +15,8 @@ use crate::cli::{
 pub(crate) enum Followed {
     /// With the run's outcome.
     Ended(Box<RunResult>),
-    /// Because it waits for a person, and nothing else of it is under way.
-    Parked,
+    /// Because this run waits for a person, and nothing else is under way: it itself, or the one that it waits behind.
+    Parked(RunId),
     /// By a signal: the run has no outcome yet and goes on at the next start.
     Left(Exit),
 }
@@ -49,8 +49,8 @@ pub(crate) async fn follow(
                     if ends(&record, run) {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
-                    if may_park(&record) && runtime.row(run).await?.state == RunState::Parked {
-                        return Ok(Followed::Parked);
+                    if may_park(&record) && let Some(parked) = parked(runtime, run).await? {
+                        return Ok(Followed::Parked(parked));
                     }
                 }
             }
@@ -74,9 +74,28 @@ fn tell(progress: &mut Progress, teller: &mut Teller, record: &Record) {
     }
 }
 
-/// Whether a run may be parked from this record on.
+/// Whether a run may be parked from this record on, or wait behind one that is.
 fn may_park(record: &Record) -> bool {
-    matches!(&record.body, Body::ApprovalRequested(_) | Body::CallEnded(_) | Body::SessionRevived(_))
+    matches!(
+        &record.body,
+        Body::ApprovalRequested(_) | Body::CallEnded(_) | Body::SessionRevived(_) | Body::RunAccepted(_)
+    )
+}
+
+/// The parked run that this one waits for: itself, or the first unfinished one of its session.
+async fn parked(runtime: &Runtime, run: RunId) -> Result<Option<RunId>, Failure> {
+    let row = runtime.row(run).await?;
+    let first = match row.state {
+        RunState::Queued => first_open(runtime, &row).await?,
+        RunState::Parked => Some(row),
+        RunState::Running | RunState::Ended => None,
+    };
+    Ok(first.filter(|first| first.state == RunState::Parked).map(|first| first.id))
+}
+
+async fn first_open(runtime: &Runtime, row: &RunRow) -> Result<Option<RunRow>, Failure> {
+    let open = runtime.open_runs().await?.into_iter().filter(|other| other.session == row.session);
+    Ok(open.min_by_key(|row| row.first))
 }
 
 fn ends(record: &Record, run: RunId) -> bool {
