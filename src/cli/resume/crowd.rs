@@ -32,7 +32,7 @@ pub(super) struct Crowd<'a> {
     /// When this process began to let them go on: what was recorded before is not told again.
     since: Timestamp,
     runs: BTreeMap<RunId, Member>,
-    /// Those that have no outcome and are not parked, as far as is known.
+    /// Those that have no outcome and do not wait for a person.
     under_way: BTreeSet<RunId>,
     /// The sessions that were revived, and whether their news is told.
     revived: BTreeMap<SessionId, bool>,
@@ -73,10 +73,27 @@ impl<'a> Crowd<'a> {
     }
 
     fn enter(&mut self, row: RunRow) {
-        if is_under_way(&row) {
-            self.under_way.insert(row.id);
-        }
+        let session = row.session;
         self.runs.insert(row.id, Member { progress: Progress::new(row.id), row });
+        self.settle(session);
+    }
+
+    /// Finds out which runs of a session are under way.
+    fn settle(&mut self, session: SessionId) {
+        let is_news = self.revived.get(&session).is_some_and(|is_news| *is_news);
+        let own: Vec<&RunRow> = self.rows_of(session).collect();
+        let moving = moving(&own, is_news);
+        for run in own.into_iter().map(|row| row.id).collect::<Vec<_>>() {
+            if moving.contains(&run) {
+                self.under_way.insert(run);
+            } else {
+                self.under_way.remove(&run);
+            }
+        }
+    }
+
+    fn rows_of(&self, session: SessionId) -> impl Iterator<Item = &RunRow> {
+        self.runs.values().map(|member| &member.row).filter(move |row| row.session == session)
     }
 
     /// All, in the order in which they were accepted.
@@ -90,39 +107,27 @@ impl<'a> Crowd<'a> {
         open.rev().map(|member| (member.row.session, member.row.id)).collect()
     }
 
-    /// Whether every run has its outcome, is parked, or waits for one that is parked.
+    /// Whether every run has its outcome, is parked, or waits behind a parked one.
     pub(super) fn is_settled(&self) -> bool {
-        self.under_way.iter().all(|run| self.runs.get(run).is_some_and(|member| self.is_held_up(&member.row)))
+        self.under_way.is_empty()
     }
 
-    fn is_held_up(&self, row: &RunRow) -> bool {
-        let mut others = self.runs.values().map(|member| &member.row);
-        row.state == RunState::Queued
-            && others.any(|other| other.session == row.session && self.is_parked(other))
-    }
-
-    /// Whether a run is parked, and its session says so too.
-    fn is_parked(&self, row: &RunRow) -> bool {
-        row.state == RunState::Parked && !self.under_way.contains(&row.id)
-    }
-
-    /// Whether this run has its outcome or is parked.
+    /// Whether this run has its outcome, is parked, or waits behind a parked one.
     pub(super) fn has_settled(&self, run: RunId) -> bool {
         !self.under_way.contains(&run)
     }
 
-    /// Whether no run of a session that was revived is under way. One that is parked does nothing.
+    /// Whether no run of a session that was revived is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        let members = self.under_way.iter().filter_map(|run| self.runs.get(run));
-        let mut rows = members.map(|member| &member.row).filter(|row| row.state != RunState::Parked);
-        rows.all(|row| !self.revived.contains_key(&row.session))
+        self.under_way.iter().all(|run| {
+            self.runs.get(run).is_none_or(|member| !self.revived.contains_key(&member.row.session))
+        })
     }
 
-    /// Lets a session go on, and listens to it. What is parked may go on with it: its question may have expired.
+    /// Lets a session go on, and listens to it.
     pub(super) fn revive(&mut self, session: SessionId) -> Result<(), Failure> {
-        let own = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
-        let first = own.clone().map(|row| row.first).min().unwrap_or(1);
-        self.under_way.extend(own.filter(|row| row.state == RunState::Parked).map(|row| row.id));
+        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        let first = open.map(|row| row.first).min().unwrap_or(1);
         self.revived.insert(session, false);
         self.heard.push(listen(session, self.runtime.watch(session, first)));
         Ok(self.runtime.revive(session)?)
@@ -207,14 +212,12 @@ impl<'a> Crowd<'a> {
     /// Looks at the row of a run, and tells its end if it has one that was not told.
     pub(super) async fn look_at(&mut self, run: RunId) -> Result<(), Failure> {
         let row = self.runtime.row(run).await?;
-        let was_under_way =
-            if is_under_way(&row) { !self.under_way.insert(run) } else { self.under_way.remove(&run) };
-        if was_under_way && row.state == RunState::Ended {
+        let Some(member) = self.runs.get_mut(&run) else { return Ok(()) };
+        let before = std::mem::replace(&mut member.row, row.clone());
+        if before.state != RunState::Ended && row.state == RunState::Ended {
             self.tell(run, Tone::Quiet, &ended(&row));
         }
-        if let Some(member) = self.runs.get_mut(&run) {
-            member.row = row;
-        }
+        self.settle(row.session);
         Ok(())
     }
 
@@ -225,23 +228,31 @@ impl<'a> Crowd<'a> {
     }
 }
 
-fn is_under_way(row: &RunRow) -> bool {
-    match row.state {
-        RunState::Queued | RunState::Running => true,
-        RunState::Parked | RunState::Ended => false,
-    }
+/// Which of a session's runs are under way. One that is parked is so until its session goes on: its question may have
+/// expired. One that is queued waits for a person if the first of those that have not ended does.
+fn moving(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
+    let open = || rows.iter().filter(|row| row.state != RunState::Ended);
+    let first = open().min_by_key(|row| row.first).map(|row| row.state);
+    let waits = goes_on && first == Some(RunState::Parked);
+    let moves = |row: &&&RunRow| match row.state {
+        RunState::Queued => !waits,
+        RunState::Running => true,
+        RunState::Parked => !goes_on,
+        RunState::Ended => false,
+    };
+    open().filter(moves).map(|row| row.id).collect()
 }
 
 /// Whether the run's row may be another one behind this record.
 const fn moves_row(body: &Body) -> bool {
     match body {
-        Body::SessionRevived(_)
-        | Body::RunAccepted(_)
+        Body::RunAccepted(_)
         | Body::RunStopping(_)
         | Body::RunEnded(_)
         | Body::CallEnded(_)
         | Body::ApprovalRequested(_)
-        | Body::ApprovalAnswered(_) => true,
+        | Body::ApprovalAnswered(_)
+        | Body::SessionRevived(_) => true,
         Body::SessionOpened(_)
         | Body::ModelStarted(_)
         | Body::ModelAnswered(_)
@@ -278,4 +289,48 @@ fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, Heard> {
         }
     })
     .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::Usage;
+
+    use super::*;
+
+    fn row(n: u64, state: RunState) -> RunRow {
+        RunRow {
+            id: RunId::from_bits(n.into()),
+            session: SessionId::from_bits(9),
+            account: RunId::from_bits(n.into()).into(),
+            state,
+            accepted_at: Timestamp(0),
+            started_at: None,
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            first: n,
+            last: n,
+        }
+    }
+
+    #[track_caller]
+    fn check(states: &[RunState], goes_on: bool, expect: &[u128]) {
+        let rows: Vec<RunRow> = (1..).zip(states).map(|(n, state)| row(n, *state)).collect();
+        let moving = moving(&rows.iter().collect::<Vec<_>>(), goes_on);
+        let expect = expect.iter().map(|n| RunId::from_bits(*n)).collect();
+        assert_eq!(moving, expect, "{states:?}, goes on: {goes_on}");
+    }
+
+    #[test]
+    fn what_waits_for_a_person_is_not_under_way() {
+        use RunState::{Ended, Parked, Queued, Running};
+        check(&[Running, Queued], true, &[1, 2]);
+        check(&[Parked, Queued], true, &[]);
+        check(&[Ended, Parked, Queued, Queued], true, &[]);
+        check(&[Ended, Queued], true, &[2]);
+        check(&[Ended, Ended], false, &[]);
+        // Until the session goes on, nobody knows whether the question has expired.
+        check(&[Parked, Queued], false, &[1, 2]);
+    }
 }

@@ -9,7 +9,7 @@ use crate::{
     deaths::Keeper,
 };
 
-/// Lets the runs go on until a signal comes, whose exit is returned; to wait, until all have their outcome or are parked.
+/// Lets the runs go on until a signal comes, whose exit is returned; to wait, until none is under way.
 pub(super) async fn follow(
     crowd: &mut Crowd<'_>,
     trials: &mut Trials,

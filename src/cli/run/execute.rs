@@ -67,11 +67,8 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             }
             (report::result(&result), exit)
         }
-        Ok(Followed::Parked) => {
-            let id = ids.map_or_else(|| "last".into(), |(run, _)| run.to_string());
-            say(format!(
-                "parked    run {id}: answer with `hermod approvals`, then it goes on with `hermod run --resume {id}`"
-            ));
+        Ok(Followed::Parked(parked)) => {
+            say(waits(parked, ids.map_or(parked, |(run, _)| run)));
             (report::no_result(ids, "parked"), Exit::Parked)
         }
         Ok(Followed::Left(exit)) => {
@@ -91,6 +88,18 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
         print_json(&object)?;
     }
     Ok(exit)
+}
+
+/// That a run waits for a person: itself, or behind another one.
+fn waits(parked: RunId, run: RunId) -> String {
+    let (behind, goes_on) = if parked == run {
+        (String::new(), "it goes on")
+    } else {
+        (format!(", and run {run} waits behind it"), "both go on")
+    };
+    format!(
+        "parked    run {parked}{behind}: answer with `hermod approvals`, then {goes_on} with `hermod run --resume {run}`"
+    )
 }
 
 /// Standard output is for answers alone: what a run said that did not complete goes to standard error.
@@ -169,7 +178,7 @@ async fn hold(
     let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
     let told = match &followed {
         Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
-        Ok(Followed::Left(_) | Followed::Parked) | Err(_) => Ok(()),
+        Ok(Followed::Left(_) | Followed::Parked(_)) | Err(_) => Ok(()),
     };
     daemon.suspend(if matches!(followed, Ok(Followed::Left(_))) { Leave::Asked } else { Leave::Done }).await;
     told.and(followed)

@@ -1,6 +1,6 @@
 use hermod_actors::{
-    RunError, RunResult, Runtime, Watch,
-    model::{Body, EventBody, Record, RunId, RunState, StopReason},
+    RunResult, Runtime, Watch,
+    model::{Body, EventBody, Record, RunId, RunRow, RunState, StopReason},
 };
 
 use crate::cli::{
@@ -15,8 +15,8 @@ use crate::cli::{
 pub(crate) enum Followed {
     /// With the run's outcome.
     Ended(Box<RunResult>),
-    /// Because it, or the run that it waits for, waits for a person, and nothing else of that is under way.
-    Parked,
+    /// Because this run waits for a person, and nothing else is under way: it itself, or the one that it waits behind.
+    Parked(RunId),
     /// By a signal: the run has no outcome yet and goes on at the next start.
     Left(Exit),
 }
@@ -42,15 +42,15 @@ pub(crate) async fn follow(
                 runtime.stop(run, StopReason::Signal).await?;
             }
             event = watch.next() => {
-                let event = event.map_err(RunError::Read)?;
+                let event = event.map_err(hermod_actors::RunError::Read)?;
                 teller.take(&event.body);
                 if let EventBody::Recorded { record } = event.body {
                     tell(&mut progress, &mut teller, &record);
                     if ends(&record, run) {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
-                    if may_park(&record) && is_held_up(runtime, run).await? {
-                        return Ok(Followed::Parked);
+                    if may_park(&record) && let Some(parked) = parked(runtime, run).await? {
+                        return Ok(Followed::Parked(parked));
                     }
                 }
             }
@@ -74,7 +74,7 @@ fn tell(progress: &mut Progress, teller: &mut Teller, record: &Record) {
     }
 }
 
-/// Whether a run may be held up by a person from this record on.
+/// Whether a run may be parked from this record on, or wait behind one that is.
 fn may_park(record: &Record) -> bool {
     matches!(
         &record.body,
@@ -82,17 +82,20 @@ fn may_park(record: &Record) -> bool {
     )
 }
 
-/// Whether the run is parked, or waits for one of its session that is.
-async fn is_held_up(runtime: &Runtime, run: RunId) -> Result<bool, RunError> {
+/// The parked run that this one waits for: itself, or the first unfinished one of its session.
+async fn parked(runtime: &Runtime, run: RunId) -> Result<Option<RunId>, Failure> {
     let row = runtime.row(run).await?;
-    match row.state {
-        RunState::Parked => Ok(true),
-        RunState::Running | RunState::Ended => Ok(false),
-        RunState::Queued => {
-            let open = runtime.open_runs().await?;
-            Ok(open.iter().any(|other| other.session == row.session && other.state == RunState::Parked))
-        }
-    }
+    let first = match row.state {
+        RunState::Queued => first_open(runtime, &row).await?,
+        RunState::Parked => Some(row),
+        RunState::Running | RunState::Ended => None,
+    };
+    Ok(first.filter(|first| first.state == RunState::Parked).map(|first| first.id))
+}
+
+async fn first_open(runtime: &Runtime, row: &RunRow) -> Result<Option<RunRow>, Failure> {
+    let open = runtime.open_runs().await?.into_iter().filter(|other| other.session == row.session);
+    Ok(open.min_by_key(|row| row.first))
 }
 
 fn ends(record: &Record, run: RunId) -> bool {
