@@ -8,7 +8,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use common::{Lines, Running, World, kinds, object, stderr, texts, until};
 use hermod::{
     clock::SystemClock,
-    store::redb::{Durability, RedbJournal},
+    store::redb::{Durability, OpenError, RedbJournal},
 };
 use hermod_actors::{
     RunRequest, Runtime,
@@ -349,10 +349,23 @@ fn an_answer_to_nothing_changes_nothing() {
     assert_eq!(world.journal(&run), records);
 }
 
+/// The store, when whoever had it in this process has let go of it.
+async fn opened(state: &Path) -> RedbJournal {
+    let opened = async {
+        loop {
+            match RedbJournal::open(state, Durability::Strict) {
+                Err(OpenError::Busy { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+                opened => break opened.unwrap(),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), opened).await.expect("the store is let go of")
+}
+
 /// Starts a run that makes two calls at once, which both are in doubt.
 async fn two_questions(state: &Path) -> String {
     let begin = || async {
-        let journal = Arc::new(RedbJournal::open(state, Durability::Strict).unwrap());
+        let journal = Arc::new(opened(state).await);
         let tool = ScriptedTool::endless("build", EffectClass::Once);
         let tool = tool.finding(|_, _| async { Found::Unknown });
         let build = |n: u32| ("build", json!({ "n": n }));

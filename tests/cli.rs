@@ -326,6 +326,7 @@ fn a_terminated_run_goes_on_at_the_next_start() {
     let other = world.run(&["run", &world.script(&json!([{ "say": "done" }])), "another"]);
     assert!(stderr(&other).contains("1 unfinished in other sessions"), "{}", stderr(&other));
     let id = run["id"].as_str().unwrap();
+    world.release();
     assert!(world.ok(&["run", "--resume", id]).starts_with("[rehearsal] result: "));
     assert_eq!(world.times_run(), 1);
 }
