@@ -89,9 +89,9 @@ impl Builder {
         only_once("provider", self.models.iter().map(|(model, _)| &*model.provider))?;
         let first = self.models.first().ok_or(StartError::Nobody)?.0.clone();
         let config = Config::load(&[], &BTreeMap::new())?;
-        let mut spec = daemon::spec(&config, vec![first], None, &workspace);
+        let mut spec = crate::spec::spec(&config, vec![first], None, &workspace);
         spec.tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let prompt = self.prompt.unwrap_or_else(|| daemon::prompt(&workspace).into());
+        let prompt = self.prompt.unwrap_or_else(|| crate::spec::prompt(&workspace).into());
         let mut providers = Vec::new();
         let calls = usize::try_from(config.provider_defaults.calls.0).unwrap_or(usize::MAX);
         for (model, config) in self.models {
@@ -102,7 +102,7 @@ impl Builder {
             journal: daemon::open(&state, Durability::Strict)?,
             state,
             providers,
-            breakers: daemon::breakers(&config.breaker),
+            breakers: crate::spec::breakers(&config.breaker),
             tools: self.tools,
             tool_calls: daemon::tool_calls(&config),
             defaults: Defaults { spec, prompt },

@@ -11,11 +11,8 @@ use std::{
 
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
-    model::{
-        Amounts, BreakerPolicy, Doubt, Hash, Limits, ModelRef, ModelTraits, RetryAttempts, RetryPolicy,
-        RunId, RunSpec, Timestamp,
-    },
-    port::{Clock, Journal, Provider, Read, Rows, Tool},
+    model::{BreakerPolicy, Hash, ModelRef, RunId, RunSpec},
+    port::{Journal, Provider, Read, Rows, Tool},
 };
 use tokio::time::timeout;
 
@@ -23,17 +20,16 @@ use crate::{
     account::Account,
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
-    config::{self, Config, ConfigErrors, ProviderDefaults},
+    config::{Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
-    models,
     process::runner::Runner,
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
+    spec,
     store::redb::{Durability, OpenError, RedbJournal},
     tool,
 };
 
-const IDENTITY: &str = include_str!("../config/prompts/identity.md");
 /// Submissions that may wait until they are on disk.
 const SUBMISSIONS: usize = 1_024;
 /// What clearing may take at the end: a stop of a command, and its death.
@@ -301,7 +297,7 @@ pub async fn start(
 ) -> Result<Daemon, StartError> {
     let Endpoints { providers, stages, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
-    let breakers = breakers(&config.breaker);
+    let breakers = spec::breakers(&config.breaker);
     let runner = Runner::new(OWN_PROGRAM, &state);
     sweep(&*journal, &runner).await;
     let tools = tool::builtin(tool::Settings {
@@ -339,8 +335,12 @@ async fn sweep(journal: &dyn Journal, runner: &Runner) {
             let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
             tokio::spawn(runner.sweep(|run| open.contains(&run)));
         }
-        // Whoever revives the runs says what is wrong.
-        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_)) | Err(_) => {}
+        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_)) => {
+            tracing::warn!(
+                "the store answered another question; what ended runs have left is not cleared now"
+            );
+        }
+        Err(error) => tracing::warn!(%error, "what ended runs have left is not cleared now"),
     }
 }
 
@@ -386,84 +386,6 @@ pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
         defaults,
     };
     Runtime::start(world).await.map_err(StartError::Actors)
-}
-
-/// The spec of a run that asks for nothing special.
-pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
-    let mut traits: Vec<_> = chain.iter().map(|link| models::traits(config, link)).collect();
-    if traits.iter().all(|traits| *traits == ModelTraits::default()) {
-        traits.clear();
-    }
-    RunSpec {
-        chain,
-        traits,
-        thinking: config.agent.thinking.0,
-        workspace: workspace.to_string_lossy().into_owned(),
-        task: clock::ulid(&SystemClock::default()),
-        tools: tool::TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect(),
-        limits: Limits {
-            budget: Amounts { iterations: Some(config.agent.max_turns.0.into()), ..Amounts::default() },
-            wall_ms: None,
-            timeout_ms: config.agents.defaults.timeout.0.map(millis),
-            max_tokens: config.agent.max_tokens.0.into(),
-            retry: retry(&config.retry),
-        },
-        system: None,
-        in_doubt: Doubt { then: config.tools.in_doubt.0, patience_ms: millis(config.approvals.expiry.0) },
-        script,
-    }
-}
-
-fn retry(retry: &config::Retry) -> RetryPolicy {
-    RetryPolicy {
-        first_ms: millis(retry.first_pause.0),
-        longest_ms: millis(retry.longest_pause.0),
-        deadline_ms: millis(retry.deadline.0),
-        fallback_on_refusal: retry.fallback_on_refusal.0,
-        attempts: attempts(&retry.attempts),
-        fallback_after: attempts(&retry.fallback_after),
-        short_wait_ms: millis(retry.short_wait.0),
-        wait_for_reset_max_ms: millis(retry.wait_for_reset_max.0),
-    }
-}
-
-fn attempts(attempts: &config::Attempts) -> RetryAttempts {
-    RetryAttempts {
-        rate_limited: attempts.rate_limited.0,
-        overloaded: attempts.overloaded.0,
-        server: attempts.server.0,
-        timeout: attempts.timeout.0,
-        network: attempts.network.0,
-        cut: attempts.cut.0,
-        lost: attempts.lost.0,
-    }
-}
-
-/// For how long a model that fails is not asked.
-pub(crate) fn breakers(breaker: &config::Breaker) -> BreakerPolicy {
-    let cooldowns = [breaker.first_cooldown, breaker.second_cooldown, breaker.longest_cooldown];
-    BreakerPolicy {
-        threshold: breaker.threshold.0,
-        cooldowns_ms: cooldowns.map(|cooldown| millis(cooldown.0)),
-        quota_ms: millis(breaker.quota_cooldown.0),
-        not_found_ms: millis(breaker.not_found_cooldown.0),
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The system prompt of a session that is opened now.
-pub fn prompt(workspace: &Path) -> String {
-    compose(IDENTITY, workspace, SystemClock::default().at())
-}
-
-/// The day and not the time, so that the prompt of a session is the same all day.
-fn compose(identity: &str, workspace: &Path, now: Timestamp) -> String {
-    let time = clock::rfc3339(now);
-    let (day, _) = time.split_once('T').unwrap_or((&time, ""));
-    format!("{}\n\nWorkspace: {}\nDate: {day}\n", identity.trim_end(), workspace.display())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod common;
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use common::{Lines, Running, World, kinds, object, stderr, texts, until};
+use common::{Lines, Running, World, kill_command, kinds, object, stderr, texts, until};
 use hermod::{
     clock::SystemClock,
     store::redb::{Durability, OpenError, RedbJournal},
@@ -16,7 +16,7 @@ use hermod_actors::{
     port::Found,
     testkit::{ScriptedProvider, ScriptedTool, calls, world},
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Notes its pid, waits to be released, and says so.
@@ -27,7 +27,7 @@ const ALL: [&str; 4] = ["runs", "resume", "--all", "--wait"];
 const TELL: &[(&str, &str)] = &[("HERMOD_TOOLS__IN_DOUBT", "tell")];
 const RETRY: &[(&str, &str)] = &[("HERMOD_TOOLS__IN_DOUBT", "retry")];
 const ASK: &[(&str, &str)] = &[("HERMOD_TOOLS__IN_DOUBT", "ask")];
-const ASK_SHORTLY: &[(&str, &str)] = &[("HERMOD_TOOLS__IN_DOUBT", "ask"), ("HERMOD_APPROVALS__EXPIRY", "1s")];
+const ASK_SHORTLY: &[(&str, &str)] = &[("HERMOD_TOOLS__IN_DOUBT", "ask"), ("HERMOD_APPROVALS__EXPIRY", "3s")];
 /// What is known of the command, as the model and the person read it.
 const KNOWN: [&str; 4] =
     [r#"shell {"command":"echo $$ >> ran;"#, "} was started at 20", "interrupted", "its effect is unknown"];
@@ -46,26 +46,6 @@ fn begun(world: &World, settings: &[(&str, &str)]) -> Running {
         fs::read_to_string(world.work().join("ran")).is_ok_and(|ran| ran.ends_with('\n'))
     });
     running
-}
-
-/// Kills the command, and its runner before that can see it.
-fn kill_command(world: &World) {
-    let pid = |pid: i64| Pid::from_raw(pid.try_into().unwrap()).unwrap();
-    let folders = fs::read_dir(world.state().join("spool")).unwrap().map(|entry| entry.unwrap().path());
-    let started: Vec<Value> = folders
-        .filter_map(|folder| serde_json::from_slice(&fs::read(folder.join("started")).ok()?).ok())
-        .collect();
-    assert_eq!(started.len(), 1, "{started:?}");
-    let runner = pid(started[0]["pid"].as_i64().unwrap());
-    let command =
-        pid(fs::read_to_string(world.work().join("ran")).unwrap().lines().last().unwrap().parse().unwrap());
-    kill_process(runner, Signal::STOP).unwrap();
-    until("the runner is held", || {
-        let stat = fs::read_to_string(format!("/proc/{runner}/stat")).unwrap();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-    });
-    kill_process(command, Signal::KILL).unwrap();
-    kill_process(runner, Signal::KILL).unwrap();
 }
 
 /// Leaves a run behind that was killed with all that belongs to it, and says its id.

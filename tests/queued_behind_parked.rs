@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use common::{Running, World, object, stderr, until};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use common::{Running, World, kill_command, object, stderr, until};
+use rustix::process::Signal;
+use serde_json::json;
 
 const ALL: [&str; 5] = ["runs", "resume", "--all", "--wait", "--json"];
 /// Notes its pid and waits to be released.
@@ -35,25 +35,6 @@ fn ends(world: &World, args: &[&str], code: i32) -> Output {
     let output = running.end();
     assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
     output
-}
-
-/// Kills the command, and its runner before that can see it.
-fn kill_command(world: &World) {
-    let pid = |pid: i64| Pid::from_raw(pid.try_into().unwrap()).unwrap();
-    let folders = fs::read_dir(world.state().join("spool")).unwrap().map(|entry| entry.unwrap().path());
-    let started: Vec<Value> = folders
-        .filter_map(|folder| serde_json::from_slice(&fs::read(folder.join("started")).ok()?).ok())
-        .collect();
-    assert_eq!(started.len(), 1, "{started:?}");
-    let runner = pid(started[0]["pid"].as_i64().unwrap());
-    let command = pid(fs::read_to_string(world.work().join("ran")).unwrap().trim().parse().unwrap());
-    kill_process(runner, Signal::STOP).unwrap();
-    until("the runner is held", || {
-        let stat = fs::read_to_string(format!("/proc/{runner}/stat")).unwrap();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-    });
-    kill_process(command, Signal::KILL).unwrap();
-    kill_process(runner, Signal::KILL).unwrap();
 }
 
 /// Leaves a run behind that waits for a person, and says its id.

@@ -350,7 +350,7 @@ fn crowd(world: &World, steps: &Value, count: usize) {
         let script = Script::parse(json.as_bytes()).unwrap();
         let (hash, model) = daemon::keep_script(&state, json.as_bytes(), &script).unwrap();
         let config = Config::load(&[], &Variables::new()).unwrap();
-        let spec = daemon::spec(&config, vec![model], Some(hash), &world.work());
+        let spec = hermod::spec::spec(&config, vec![model], Some(hash), &world.work());
         let mut endpoints = Endpoints::new(Vec::new(), state.clone(), config.provider_defaults);
         endpoints.offer(&spec, &Variables::new()).await.unwrap();
         let journal = daemon::open(&state, Durability::Strict).unwrap();

@@ -4,6 +4,7 @@ mod access;
 mod approval;
 mod breaker;
 mod budget;
+mod call;
 mod codec;
 mod credential;
 mod durable;
@@ -27,6 +28,7 @@ pub use access::Access;
 pub use approval::{Answerer, ApprovalAnswered, ApprovalRequested, Doubt, Verdict, WhenInDoubt, WhyAgain};
 pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
+pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
 pub use codec::{DecodeError, decode, encode};
 pub use credential::{CredentialId, PoolStrategy};
 pub use durable::Durable;
@@ -42,9 +44,8 @@ pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use rate::{RateInfo, RateLeft, RateLimits};
 pub use record::{
-    Body, CallAdmitted, CallEnded, CallLost, CallStarted, Kind, LateSettled, MessageSteered, ModelAnswered,
-    ModelFailed, ModelStarted, ModelWaiting, PrefixChange, Record, RunAccepted, RunEnded, RunStopping,
-    SessionOpened, SessionRevived,
+    Body, Kind, LateSettled, MessageSteered, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting,
+    PrefixChange, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

@@ -92,8 +92,8 @@ async fn go_on(
     }
     let started = async {
         let endpoints = endpoints((config, variables), &reader, (&rows, state)).await?;
-        let spec = daemon::spec(config, Vec::new(), None, state);
-        let defaults = Defaults { spec, prompt: daemon::prompt(state).into() };
+        let spec = crate::spec::spec(config, Vec::new(), None, state);
+        let defaults = Defaults { spec, prompt: crate::spec::prompt(state).into() };
         Ok(daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?)
     };
     let daemon = match signals.or(Box::pin(started)).await? {

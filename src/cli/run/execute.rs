@@ -233,7 +233,7 @@ async fn prepare(
             "waiting   {n} unfinished in other sessions: they go on with `hermod runs resume --all`"
         ));
     }
-    let prompt = daemon::prompt(Path::new(&job.spec().workspace)).into();
+    let prompt = crate::spec::prompt(Path::new(&job.spec().workspace)).into();
     let defaults = Defaults { spec: job.spec().clone(), prompt };
     let daemon = daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?;
     Ok((daemon, job, target))

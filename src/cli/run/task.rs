@@ -7,7 +7,7 @@ use super::{args::RunArgs, model, target::Target};
 use crate::{
     cli::{budget, exit::Failure},
     config::Config,
-    daemon::{self, Endpoints},
+    daemon::Endpoints,
     environment::Variables,
 };
 
@@ -58,7 +58,7 @@ pub(super) fn new_spec(
 ) -> Result<RunSpec, Failure> {
     let choice = model::choose((config, args), target.before.as_ref(), endpoints.found(), state)?;
     let budget = args.task.budget.unwrap_or_default();
-    let mut spec = daemon::spec(config, choice.chain, choice.script, place);
+    let mut spec = crate::spec::spec(config, choice.chain, choice.script, place);
     if budget.amounts.usd.is_some() {
         return Err(no_limit_in_dollars(&spec));
     }
