@@ -115,9 +115,14 @@ struct Stat {
 }
 
 fn stat(pid: Pid) -> Option<Stat> {
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    told(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
+}
+
+/// What the kernel tells of a process (proc_pid_stat(5)); `None` also where its session is out of sight: the session of a
+/// process whose leader is outside of this pid namespace reads as 0.
+fn told(stat: &[u8]) -> Option<Stat> {
     // The program's name, in parentheses, may have any byte in it.
-    let after = stat.get(memchr::memrchr(b')', &stat)? + 2..)?;
+    let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;
     let mut words = after.split(|byte| *byte == b' ');
     let state = *words.next()?.first()?;
     let session = std::str::from_utf8(words.nth(2)?).ok()?.parse().ok()?;
@@ -130,21 +135,46 @@ fn session_of(pid: Pid) -> Option<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        process::{Command, Stdio},
+    };
+
     use hermod_actors::model::{CallId, RunId};
-    use rustix::process::{getpid, getsid};
 
     use super::*;
 
     #[test]
-    fn a_session_is_read_as_the_kernel_says() {
-        assert_eq!(session_of(getpid()), getsid(None).ok());
+    fn a_process_is_read_as_the_kernel_tells_it() {
+        let read = |text: &[u8]| told(text).map(|stat| (stat.state, stat.session.as_raw_pid()));
+        assert_eq!(read(b"12 (sh) S 1 12 12 34816 12 4194304"), Some((b'S', 12)));
+        assert_eq!(read(b"12 (a) R 1 7 (\xff) Z 1 12 9 0 -1"), Some((b'Z', 9)));
+        assert_eq!(read(b"12 (sh) S 1 12 0 0 -1"), None, "a leader outside of the pid namespace");
+        assert_eq!(read(b"12 (sh"), None);
         assert_eq!(session_of(Pid::from_raw(i32::MAX).unwrap()), None);
     }
 
     #[test]
-    fn a_stranger_in_the_session_does_not_belong() {
-        let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
-        let session = getsid(None).unwrap();
-        assert!(!belongs(getpid(), session, Name { call, attempt: 1 }));
+    fn only_what_carries_the_name_in_its_session_belongs() {
+        let name = |attempt| Name { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt };
+        // In a session of its own, as a runner is; what it echoes it says as the program that it is to become.
+        let mut member = Command::new("setsid")
+            .arg("cat")
+            .env(VARIABLE, name(1).to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        member.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        member.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let pid = Pid::from_child(&member);
+        let seen = (session_of(pid), belongs(pid, pid, name(1)), belongs(pid, pid, name(2)));
+        let elsewhere = Pid::from_raw(i32::MAX).unwrap();
+        let other_session = belongs(pid, elsewhere, name(1));
+        member.kill().unwrap();
+        member.wait().unwrap();
+        assert_eq!(seen, (Some(pid), true, false));
+        assert!(!other_session);
+        assert!(!belongs(pid, pid, name(1)), "it is gone");
     }
 }
