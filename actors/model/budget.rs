@@ -80,6 +80,24 @@ impl Amounts {
         *place = Some(amount);
     }
 
+    /// Adds, dimension by dimension; sums saturate.
+    pub fn add(&mut self, more: &Self) {
+        self.change(more, u64::saturating_add);
+    }
+
+    /// Takes away, dimension by dimension, down to nothing.
+    pub fn reduce(&mut self, less: &Self) {
+        self.change(less, u64::saturating_sub);
+    }
+
+    fn change(&mut self, by: &Self, how: fn(u64, u64) -> u64) {
+        for dimension in Dimension::ALL {
+            if let Some(amount) = by.get(dimension).filter(|amount| *amount > 0) {
+                self.set(dimension, how(self.get(dimension).unwrap_or(0), amount));
+            }
+        }
+    }
+
     /// Whether nothing is said of any dimension.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallAdmitted, CallEnded,
     CallId, CallLost, CallStarted, Content, Ended, Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef,
-    NotAnswered, Past, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    NotAnswered, Past, Price, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -207,6 +207,9 @@ pub struct ModelStarted {
     pub prefix: Option<PrefixChange>,
     /// What is reserved for it.
     pub reserved: Amounts,
+    /// What the model costs, as far as it is known; the money that is reserved is by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// Who asks.
     pub incarnation: Incarnation,
 }
@@ -288,8 +291,32 @@ pub struct LateSettled {
     pub attempt: Attempt,
     /// What it used.
     pub usage: Usage,
+    /// What that cost, in nano-dollars; absent if it is not known, and then what was booked stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<u64>,
     /// What had been booked for it in the meantime.
     pub booked: Amounts,
+}
+
+impl ModelStarted {
+    /// What the attempt has spent if it used so much; without a word from the provider, all that was reserved.
+    pub fn spent(&self, usage: Option<&Usage>) -> Amounts {
+        let Some(usage) = usage else { return self.reserved };
+        let cost = |reserved| self.price.and_then(|price| price.of(usage)).unwrap_or(reserved);
+        Amounts {
+            iterations: self.reserved.iterations,
+            tokens: Some(usage.total()),
+            usd: self.reserved.usd.map(cost),
+            ..Amounts::default()
+        }
+    }
+}
+
+impl LateSettled {
+    /// What the attempt has spent, the iteration aside.
+    pub fn spent(&self) -> Amounts {
+        Amounts { tokens: Some(self.usage.total()), usd: self.usd, ..Amounts::default() }
+    }
 }
 
 impl RunAccepted {

@@ -104,6 +104,11 @@ impl RunSpec {
         at.and_then(|at| self.traits.get(at)).copied().unwrap_or_default()
     }
 
+    /// The first model of the chain whose price is not known.
+    pub fn unpriced(&self) -> Option<&ModelRef> {
+        self.chain.iter().find(|model| self.traits_of(model).price.is_none())
+    }
+
     /// How much a model of the chain is to think: what the run says, else the model's own entry.
     pub fn level_of(&self, model: &ModelRef) -> Option<Thinking> {
         self.thinking.or_else(|| self.traits_of(model).level)

@@ -204,6 +204,26 @@ impl Price {
     }
 }
 
+impl Price {
+    /// What a call that reads and writes so many tokens costs at most, whatever of it is cached; `None` if it reads more
+    /// than these prices hold for.
+    pub fn at_most(&self, input: u64, output: u64) -> Option<u64> {
+        let holds = self.up_to.is_none_or(|most| input <= most);
+        let cost = input.saturating_mul(self.dearest_input()).saturating_add(output.saturating_mul(self.output));
+        holds.then_some(cost)
+    }
+
+    /// The tokens that a call which reads so many may write for so much money.
+    pub fn output_for(&self, nano_usd: u64, input: u64) -> u64 {
+        let left = nano_usd.saturating_sub(input.saturating_mul(self.dearest_input()));
+        left.checked_div(self.output).unwrap_or(u64::MAX)
+    }
+
+    fn dearest_input(&self) -> u64 {
+        self.input.max(self.cache_read).max(self.cache_write)
+    }
+}
+
 impl ModelTraits {
     /// Whether pictures may be sent to it.
     pub fn sees(&self) -> bool {

@@ -73,9 +73,9 @@ where
     fn settle(&mut self, settle: &Settle) -> Result<(), E> {
         for page in self.chain(settle.account)? {
             let now = &mut self.pages[page].now;
-            change(&mut now.reserved, &settle.reserved, u64::saturating_sub);
-            change(&mut now.spent, &settle.spent, u64::saturating_add);
-            change(&mut now.spent, &settle.refund, u64::saturating_sub);
+            now.reserved.reduce(&settle.reserved);
+            now.spent.add(&settle.spent);
+            now.spent.reduce(&settle.refund);
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ where
             }
         }
         for page in chain {
-            change(&mut self.pages[page].now.reserved, &reserve.amounts, u64::saturating_add);
+            self.pages[page].now.reserved.add(&reserve.amounts);
         }
         Ok(())
     }
@@ -151,14 +151,6 @@ fn short(id: AccountId, account: &Account, amounts: &Amounts) -> Option<NoAllowa
         let fits = total.is_some_and(|total| total <= limit);
         (!fits).then_some(NoAllowance { account: id, dimension, limit, spent, reserved })
     })
-}
-
-fn change(of: &mut Amounts, by: &Amounts, how: fn(u64, u64) -> u64) {
-    for dimension in Dimension::ALL {
-        if let Some(amount) = by.get(dimension).filter(|amount| *amount > 0) {
-            of.set(dimension, how(of.get(dimension).unwrap_or(0), amount));
-        }
-    }
 }
 
 fn malformed<T, E: From<Refusal>>(why: String) -> Result<T, E> {

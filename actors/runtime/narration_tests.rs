@@ -83,6 +83,7 @@ fn asked(attempt: Attempt) -> Body {
         max_tokens: 1,
         prefix: None,
         reserved: Amounts::default(),
+        price: None,
         incarnation: Incarnation::default(),
     }))
 }

@@ -27,6 +27,7 @@ impl Runtime {
         let run = RunId::from_bits(self.ulid());
         let repaired = repair(&request.history);
         let spec = Arc::new(request.spec(&self.defaults().spec, run, repaired.system.as_deref()));
+        priced(&spec)?;
         for (model, level) in spec.untold() {
             let level = level.name();
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
@@ -160,6 +161,17 @@ impl RunRequest {
         spec.limits.wall_ms = self.wall.map(millis).or(spec.limits.wall_ms);
         spec.limits.timeout_ms = self.timeout.map(millis).or(spec.limits.timeout_ms);
         spec
+    }
+}
+
+/// Whether a limit of money, if there is one, can be kept.
+fn priced(spec: &RunSpec) -> Result<(), RunError> {
+    match spec.unpriced().filter(|_| spec.limits.budget.usd.is_some()) {
+        None => Ok(()),
+        Some(model) => Err(RunError::Invalid {
+            field: "budget.usd",
+            error: format!("the price of {model} is not known, so it cannot be kept; limit tokens instead"),
+        }),
     }
 }
 

@@ -39,6 +39,7 @@ impl Draft {
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,
+            price: run.spec.traits_of(model).price,
             incarnation: self.turn.incarnation,
         };
         self.push(Body::ModelStarted(Box::new(started)));
@@ -80,8 +81,13 @@ impl Draft {
     fn late(&mut self, started: &ModelStarted, answer: &Answer) {
         if let Some(usage) = answer.usage {
             let (call, attempt) = (started.call, started.attempt);
-            let booked = Amounts { tokens: started.reserved.tokens, ..Amounts::default() };
-            self.push(Body::LateSettled(LateSettled { call, attempt, usage, booked }));
+            let usd = started.price.and_then(|price| price.of(&usage));
+            let booked = Amounts {
+                tokens: started.reserved.tokens,
+                usd: started.reserved.usd.filter(|_| usd.is_some()),
+                ..Amounts::default()
+            };
+            self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked }));
         }
     }
 

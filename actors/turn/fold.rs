@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
+        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
         CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted,
         ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
     },
@@ -110,7 +110,7 @@ impl Turn {
             parked_at: None,
             iteration: 1,
             usage: Usage::default(),
-            spent_tokens: 0,
+            spent: Amounts::default(),
             caps: Vec::new(),
             ladder: Ladder::default(),
             stopping: None,
@@ -144,10 +144,9 @@ impl Turn {
 
     fn answered(&mut self, answered: &ModelAnswered) {
         let Phase::Running(run) = &mut self.phase else { return };
-        let reserved = run.asking().and_then(|asking| asking.reserved.tokens).unwrap_or(0);
         run.usage.add(&answered.usage.unwrap_or_default());
-        let spent = answered.usage.map_or(reserved, |usage| usage.total());
-        run.spent_tokens = run.spent_tokens.saturating_add(spent);
+        let spent = run.asking().map(|started| started.spent(answered.usage.as_ref()));
+        run.spent.add(&spent.unwrap_or_default());
         let Some(answer) = run.ladder.take(answered) else {
             run.iteration += 1;
             run.step = Step::Asking(Asking { is_repeated: true, ..Asking::first(run.ladder.link()) });
@@ -175,8 +174,8 @@ impl Turn {
         let class = &failed.failure.class;
         let Some(asking) = self.asked(failed.call) else { return };
         let spent = match (&asking.state, billing(class)) {
-            (Asked::Started(started), Billing::Everything) => started.reserved.tokens.unwrap_or(0),
-            (Asked::Started(_) | Asked::Wanted(_), _) => 0,
+            (Asked::Started(started), Billing::Everything) => started.reserved,
+            (Asked::Started(_) | Asked::Wanted(_), _) => Amounts::default(),
         };
         if let Some(model) = asking.started().map(|started| started.model.clone()) {
             let patience = match failed.fallback {
@@ -199,8 +198,8 @@ impl Turn {
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
         if let Phase::Running(run) = &mut self.phase {
             run.caps.extend(cap);
+            run.spent.add(&spent);
         }
-        self.spend(spent);
     }
 
     fn waits(&mut self, waiting: &ModelWaiting, now: Now) {
@@ -218,8 +217,8 @@ impl Turn {
         let Phase::Running(run) = &mut self.phase else { return };
         if run.id == late.call.run {
             run.usage.add(&late.usage);
-            let spent = run.spent_tokens.saturating_add(late.usage.total());
-            run.spent_tokens = spent.saturating_sub(late.booked.tokens.unwrap_or(0));
+            run.spent.add(&late.spent());
+            run.spent.reduce(&late.booked);
         }
     }
 
@@ -270,12 +269,6 @@ impl Turn {
         run.step = Step::Asking(Asking::first(run.ladder.link()));
         let id = run.id;
         self.show_messages(id);
-    }
-
-    fn spend(&mut self, tokens: u64) {
-        if let Phase::Running(run) = &mut self.phase {
-            run.spent_tokens = run.spent_tokens.saturating_add(tokens);
-        }
     }
 
     fn asked(&mut self, call: CallId) -> Option<&mut Asking> {

@@ -1,7 +1,7 @@
 //! What a call is taken to cost before it is made.
 
 use crate::{
-    model::{Amounts, Attempt, ModelRef},
+    model::{Amounts, Attempt, Dimension, ModelRef, Price},
     turn::{Turn, run::Run},
 };
 
@@ -31,11 +31,22 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
     let input = bytes / BYTES_PER_TOKEN;
     let input = input.saturating_add(input / 4);
     let wanted = wanted_output(run, model);
-    let room = run.tokens_left().map_or(wanted, |left| left.saturating_sub(input));
-    let max_tokens = if room >= LEAST_OUTPUT { wanted.min(room) } else { wanted };
+    let price = run.spec.traits_of(model).price;
+    let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
+    let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
+    let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
+    let max_tokens = if room >= LEAST_OUTPUT { room } else { wanted };
     let iterations = (attempt == 1).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
-    Estimate { max_tokens, reserved: Amounts { iterations, tokens, ..Amounts::default() } }
+    let usd = money(run, price, (input, max_tokens));
+    Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
+}
+
+/// The money that an attempt may cost at most. What nobody can price does not fit any limit.
+fn money(run: &Run, price: Option<Price>, (input, output): (u64, u64)) -> Option<u64> {
+    let most = price.and_then(|price| price.at_most(input, output));
+    let is_limited = run.spec.limits.budget.usd.is_some();
+    most.or(is_limited.then_some(u64::MAX))
 }
 
 /// The tokens that an attempt would reserve.

@@ -3,7 +3,7 @@
 
 use crate::{
     model::{
-        AccountId, Amounts, Body, Dimension, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted,
+        AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted,
         NewAccount, Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage,
         WhyAgain,
     },
@@ -38,7 +38,7 @@ impl Draft {
             Body::LateSettled(late) => ledger.settle.push(Settle {
                 account: late.call.run.into(),
                 reserved: Amounts::default(),
-                spent: tokens(&late.usage),
+                spent: late.spent(),
                 refund: late.booked,
             }),
             Body::CallStarted(started) => reserve(ledger, started.call.run.into(), ONE_CALL),
@@ -175,7 +175,7 @@ const ONE_CALL: Amounts =
 /// Adds to the append's one reservation of this account.
 fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
     match ledger.reserve.iter_mut().find(|reserve| reserve.account == account) {
-        Some(reserve) => add(&mut reserve.amounts, &amounts),
+        Some(reserve) => reserve.amounts.add(&amounts),
         None => ledger.reserve.push(Reserve { account, amounts }),
     }
 }
@@ -183,18 +183,14 @@ fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
 /// Takes back what this very append reserves.
 fn unreserve(ledger: &mut Ledger, account: AccountId, amounts: &Amounts) {
     let Some(reserve) = ledger.reserve.iter_mut().find(|reserve| reserve.account == account) else { return };
-    for dimension in Dimension::ALL {
-        if let (Some(there), Some(less)) = (reserve.amounts.get(dimension), amounts.get(dimension)) {
-            reserve.amounts.set(dimension, there.saturating_sub(less));
-        }
-    }
+    reserve.amounts.reduce(amounts);
 }
 
 fn settle(ledger: &mut Ledger, account: AccountId, reserved: &Amounts, spent: &Amounts) {
     match ledger.settle.iter_mut().find(|settle| settle.account == account) {
         Some(settle) => {
-            add(&mut settle.reserved, reserved);
-            add(&mut settle.spent, spent);
+            settle.reserved.add(reserved);
+            settle.spent.add(spent);
         }
         None => ledger.settle.push(Settle {
             account,
@@ -211,12 +207,7 @@ fn spend_call(ledger: &mut Ledger, account: AccountId) {
 
 fn settle_answer(ledger: &mut Ledger, asking: Option<&ModelStarted>, answered: &ModelAnswered) {
     let Some(asking) = asking else { return };
-    // Without a word from the provider, all that was reserved counts as spent.
-    let spent = match &answered.usage {
-        Some(usage) => Amounts { iterations: asking.reserved.iterations, ..tokens(usage) },
-        None => asking.reserved,
-    };
-    settle(ledger, answered.call.run.into(), &asking.reserved, &spent);
+    settle(ledger, answered.call.run.into(), &asking.reserved, &asking.spent(answered.usage.as_ref()));
 }
 
 fn settle_failure(ledger: &mut Ledger, asking: Option<&ModelStarted>, failed: &ModelFailed) {
@@ -226,16 +217,4 @@ fn settle_failure(ledger: &mut Ledger, asking: Option<&ModelStarted>, failed: &M
         Billing::Nothing => Amounts { iterations: asking.reserved.iterations, ..Amounts::default() },
     };
     settle(ledger, failed.call.run.into(), &asking.reserved, &spent);
-}
-
-fn tokens(usage: &Usage) -> Amounts {
-    Amounts { tokens: Some(usage.total()), ..Amounts::default() }
-}
-
-fn add(to: &mut Amounts, more: &Amounts) {
-    for dimension in Dimension::ALL {
-        if let Some(amount) = more.get(dimension) {
-            to.set(dimension, to.get(dimension).unwrap_or(0).saturating_add(amount));
-        }
-    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
-        EffectClass, Ended, ModelRef, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq,
+        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
+        Dimension, EffectClass, Ended, ModelRef, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq,
         Timestamp, Usage,
     },
     turn::{
@@ -47,7 +47,7 @@ pub(super) struct Run {
     pub(super) iteration: u32,
     pub(super) usage: Usage,
     /// What its attempts are taken to have cost.
-    pub(super) spent_tokens: u64,
+    pub(super) spent: Amounts,
     /// The output tokens that models were found not to give more of.
     pub(super) caps: Vec<(ModelRef, u64)>,
     /// What answers that are not plain have left behind.
@@ -221,10 +221,11 @@ impl Run {
         }
     }
 
-    /// What the run's own account has left of tokens; `None` without a limit. Exact, because its records are all that
-    /// spends from it.
-    pub(super) fn tokens_left(&self) -> Option<u64> {
-        Some(self.spec.limits.budget.tokens?.saturating_sub(self.spent_tokens))
+    /// What the run's own account has left; `None` without a limit. Of tokens and money exact, because the run's records
+    /// are all that spends from it.
+    pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
+        let limit = self.spec.limits.budget.get(dimension)?;
+        Some(limit.saturating_sub(self.spent.get(dimension).unwrap_or(0)))
     }
 
     /// When the run's active time is over, on the session's active clock, and how it ends then.

@@ -60,7 +60,7 @@ pub(super) fn new_spec(
     let budget = args.task.budget.unwrap_or_default();
     let mut spec = crate::spec::spec(config, choice.chain, choice.script, place);
     if budget.amounts.usd.is_some() {
-        return Err(no_limit_in_dollars(&spec));
+        may_be_limited_in_dollars(&spec)?;
     }
     budget.apply(&mut spec.limits);
     // Whoever waits at a terminal ends a run when he has waited enough: only a limit of the user's own counts.
@@ -72,13 +72,14 @@ pub(super) fn new_spec(
     Ok(spec)
 }
 
-fn no_limit_in_dollars(spec: &RunSpec) -> Failure {
-    let unpriced = spec.chain.iter().find(|model| spec.traits_of(model).price.is_none());
-    let why = match unpriced {
-        Some(model) => format!("the price of {model} is not known, so no limit in dollars can be kept"),
-        None => "limits in dollars are not kept yet".to_owned(),
-    };
-    Failure::usage(format!("--budget usd: {why}; limit tokens instead"))
+fn may_be_limited_in_dollars(spec: &RunSpec) -> Result<(), Failure> {
+    match spec.unpriced() {
+        None => Ok(()),
+        Some(model) => Err(Failure::usage(format!(
+            "--budget usd: the price of {model} is not known, so no limit in dollars can be kept; set \
+             [models.\"{model}\"] price.input and price.output, or limit tokens instead"
+        ))),
+    }
 }
 
 /// The task: TEXT itself, or all of standard input if it is `-`.
