@@ -181,10 +181,47 @@ pub struct NoAllowance {
 impl fmt::Display for NoAllowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { account, dimension, limit, spent, reserved } = self;
+        let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| Shown(*dimension, *amount));
         write!(
             f,
             "{} limit of {limit} reached: {spent} spent, {reserved} reserved, account {account}",
             dimension.name()
         )
+    }
+}
+
+/// An amount as people write it: money in dollars.
+struct Shown(Dimension, u64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self(dimension, amount) = self;
+        match dimension {
+            Dimension::Usd => {
+                let part = format!("{:09}", amount % 1_000_000_000);
+                let part = part.trim_end_matches('0');
+                write!(f, "${}{}{part}", amount / 1_000_000_000, if part.is_empty() { "" } else { "." })
+            }
+            Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
+                write!(f, "{amount}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_told_in_dollars() {
+        let told = |dimension, limit, spent| {
+            let account = AccountId::from_bits(0);
+            NoAllowance { account, dimension, limit, spent, reserved: 0 }.to_string()
+        };
+        let usd = told(Dimension::Usd, 5_000_000_000, 4_120_000_000);
+        assert!(usd.starts_with("usd limit of $5 reached: $4.12 spent, $0 reserved"), "{usd}");
+        assert!(told(Dimension::Usd, 100_000, 1).starts_with("usd limit of $0.0001 reached: $0.000000001 spent"));
+        assert!(told(Dimension::Tokens, 80, 0).starts_with("tokens limit of 80 reached: 0 spent, 0 reserved"));
     }
 }
