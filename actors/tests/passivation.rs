@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_mins(1);
 /// When a session that was opened at 0 and worked for a step is asked to end: an eighth late.
 const EDGE: Duration = Duration::from_millis(67_500);
 /// Rounds of the scheduler in which all is done that is done at the edge.
-const ROUNDS: u32 = 60;
+const ROUNDS: u32 = 40;
 /// Everything has come to its end or hangs.
 const LONG: Duration = Duration::from_mins(10);
 
@@ -384,7 +384,7 @@ async fn storm(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_among_many_sessions_that_come_and_go() {
-    for seed in 1..=5 {
+    for seed in 1..=2 {
         storm(seed).await;
     }
 }
