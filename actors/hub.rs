@@ -2,7 +2,7 @@
 //! session. A watcher has a bounded buffer; one that does not keep up is dropped and comes back with its position.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -51,13 +51,13 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Listens to a session from now on. The receiver ends when it has fallen behind.
-    pub(crate) fn watch(&self, session: SessionId) -> mpsc::Receiver<Live> {
+    /// Listens to a session from now on.
+    pub(crate) fn watch(self: &Arc<Self>, session: SessionId) -> Listener {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.entry(session).or_default().push(sender);
         self.watching.store(watchers.len(), Ordering::Release);
-        receiver
+        Listener { hub: Arc::clone(self), session, receiver }
     }
 
     /// Whether anybody listens to anything: asked before an event is made.
@@ -70,24 +70,26 @@ impl Hub {
         if !self.is_watched() {
             return;
         }
+        self.keep(session, |watcher| watcher.try_send(live.clone()).is_ok());
+    }
+
+    /// Keeps those who listen to the session and of whom this says so.
+    fn keep(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<Live>) -> bool) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(list) = watchers.get_mut(&session) else { return };
-        list.retain(|watcher| watcher.try_send(live.clone()).is_ok());
+        list.retain(keep);
         if list.is_empty() {
             watchers.remove(&session);
             self.watching.store(watchers.len(), Ordering::Release);
         }
     }
 
-    /// Resolves when it becomes durable that a run has ended or is parked, after this call. The row is to be read again then;
-    /// and also when this resolves with an error.
-    pub(crate) fn settling(&self, run: RunId) -> oneshot::Receiver<()> {
+    /// Waits until it becomes durable that a run has ended or is parked, after this call.
+    pub(crate) fn settling(&self, run: RunId) -> Settling<'_> {
         let (sender, receiver) = oneshot::channel();
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = waiters.entry(run).or_default();
-        list.retain(|waiter| !waiter.is_closed());
-        list.push(sender);
-        receiver
+        waiters.entry(run).or_default().push(sender);
+        Settling { hub: self, run, receiver }
     }
 
     /// It is durable that a run has ended, or is parked.
@@ -107,7 +109,89 @@ impl Hub {
     }
 }
 
+/// Hears what is published of a session until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    hub: Arc<Hub>,
+    session: SessionId,
+    receiver: mpsc::Receiver<Live>,
+}
+
+impl Listener {
+    /// What comes next; `None` if it has fallen behind.
+    pub(crate) async fn recv(&mut self) -> Option<Live> {
+        self.receiver.recv().await
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.receiver.close();
+        self.hub.keep(self.session, |watcher| !watcher.is_closed());
+    }
+}
+
+/// See [`Hub::settling`].
+#[derive(Debug)]
+pub(crate) struct Settling<'h> {
+    hub: &'h Hub,
+    run: RunId,
+    receiver: oneshot::Receiver<()>,
+}
+
+impl Settling<'_> {
+    /// Resolves when the row is to be read again.
+    pub(crate) async fn settled(mut self) {
+        // An error says as much as an end.
+        (&mut self.receiver).await.unwrap_or_default();
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.receiver.close();
+        let mut waiters = self.hub.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut list) = waiters.entry(self.run) {
+            list.get_mut().retain(|waiter| !waiter.is_closed());
+            if list.get().is_empty() {
+                list.remove();
+            }
+        }
+    }
+}
+
 /// The length of a piece, in bytes.
 pub(crate) fn length(piece: &str) -> u64 {
     u64::try_from(piece.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(hub: &Hub) -> (usize, usize, bool) {
+        let (watchers, waiters) = (hub.watchers.lock().unwrap(), hub.waiters.lock().unwrap());
+        (watchers.len(), waiters.len(), hub.is_watched())
+    }
+
+    #[test]
+    fn whoever_has_gone_leaves_nothing_behind() {
+        let hub = Arc::<Hub>::default();
+        let (session, run) = (SessionId::from_bits(1), RunId::from_bits(2));
+        let (first, second) = (hub.watch(session), hub.watch(session));
+        let (wait, other) = (hub.settling(run), hub.settling(run));
+        drop((first, wait));
+        assert_eq!(sizes(&hub), (1, 1, true));
+        drop((second, other));
+        assert_eq!(sizes(&hub), (0, 0, false));
+    }
+
+    #[test]
+    fn whoever_was_told_leaves_nothing_behind() {
+        let hub = Hub::default();
+        let settling = hub.settling(RunId::from_bits(2));
+        hub.settled(RunId::from_bits(2));
+        futures::executor::block_on(settling.settled());
+        assert_eq!(sizes(&hub), (0, 0, false));
+    }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Stored {
     Appended(Vec<Durable<Arc<Record>>>),
     /// The session is taken over.
     Opened(Opened),
+    /// Whether the session is let go; if not, something waits in its inbox.
+    Closed(bool),
     /// The item is in the inbox.
     Delivered,
     /// Nothing was written.
@@ -249,7 +251,7 @@ fn begin(
         .iter()
         .map(|write| match write {
             Write::Append(append) => append.records.clone(),
-            Write::Open(_) | Write::Deliver(..) => Vec::new(),
+            Write::Open(_) | Write::Close(..) | Write::Deliver(..) => Vec::new(),
         })
         .collect();
     let (writes, unavailable) = (batch.len(), |text: &str| JournalError::Unavailable(text.into()));
@@ -281,6 +283,7 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
     match written {
         Written::Appended(_) => Stored::Appended(records.into_iter().map(Durable::vouch).collect()),
         Written::Opened(opened) => Stored::Opened(opened),
+        Written::Closed(is_gone) => Stored::Closed(is_gone),
         Written::Delivered(_) => Stored::Delivered,
         Written::Refused(refusal) => Stored::Refused(refusal),
     }

@@ -121,7 +121,7 @@ impl Journal for Progress {
                     append.records.iter().any(|record| matches!(record.body, Body::ModelAnswered(_)));
                 is_answer.then_some(append.session)
             }
-            Write::Open(_) | Write::Deliver(..) => None,
+            Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
         };
         let sessions: Vec<_> = batch.iter().filter_map(answered).collect();
         let (begin, first, progressed) = (self.begin, Arc::clone(&self.first), Arc::clone(&self.progressed));

@@ -97,7 +97,10 @@ impl Appends {
         let opened = block_on(journal.commit(open)).expect("the store works").into_iter();
         let fences = opened.map(|written| match written {
             Written::Opened(opened) => opened.incarnation,
-            other @ (Written::Appended(_) | Written::Delivered(_) | Written::Refused(_)) => {
+            other @ (Written::Appended(_)
+            | Written::Closed(_)
+            | Written::Delivered(_)
+            | Written::Refused(_)) => {
                 panic!("{other:?}")
             }
         });

@@ -105,6 +105,7 @@ impl Builder {
             breakers: crate::spec::breakers(&config.breaker),
             tools: self.tools,
             tool_calls: daemon::tool_calls(&config),
+            idle: config.sessions.idle.0,
             defaults: Defaults { spec, prompt },
         };
         daemon::runtime(parts).await

@@ -311,6 +311,7 @@ pub async fn start(
         breakers,
         tools,
         tool_calls: tool_calls(config),
+        idle: config.sessions.idle.0,
         defaults,
     })
     .await?;
@@ -359,6 +360,8 @@ pub(crate) struct Parts {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// How many tool calls may be under way at once.
     pub(crate) tool_calls: usize,
+    /// For how long a session with nothing to do is kept in memory.
+    pub(crate) idle: Duration,
     /// What a request that does not say otherwise is run with.
     pub(crate) defaults: Defaults,
 }
@@ -370,7 +373,7 @@ pub(crate) fn tool_calls(config: &Config) -> usize {
 
 /// Starts the actors on these parts.
 pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
-    let Parts { journal, state, providers, breakers, tools, tool_calls, defaults } = parts;
+    let Parts { journal, state, providers, breakers, tools, tool_calls, idle, defaults } = parts;
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let world = World {
@@ -382,6 +385,7 @@ pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
         tools,
         tool_calls,
         submissions: SUBMISSIONS,
+        idle,
         artifacts: Arc::new(artifacts),
         defaults,
     };

@@ -280,7 +280,9 @@ fn mode(path: &Path) -> u32 {
 async fn take_over(journal: &RedbJournal, session: SessionId) -> Incarnation {
     match journal.commit(vec![Write::Open(session)]).await.expect("the store works").remove(0) {
         Written::Opened(opened) => opened.incarnation,
-        other @ (Written::Appended(_) | Written::Delivered(_) | Written::Refused(_)) => panic!("{other:?}"),
+        other @ (Written::Appended(_) | Written::Closed(_) | Written::Delivered(_) | Written::Refused(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ pub trait View {
     /// Why a check ends: a refusal, or that the store cannot be read.
     type Stop: From<Refusal>;
 
-    /// The latest incarnation of a session; revival 0 if none was opened in this epoch.
+    /// The latest incarnation of a session; revival 0 if it is not open in this epoch.
     fn latest(&mut self, session: SessionId) -> Result<Incarnation, Self::Stop>;
 
     /// The last sequence in a session's journal; 0 if it has none. Asked only about sessions that are open.
@@ -33,10 +33,7 @@ pub fn admit<V: View>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::
     if append.records.is_empty() {
         return Err(Refusal::Malformed("an append without records".to_owned()).into());
     }
-    let latest = view.latest(session)?;
-    if append.fence != latest || latest.revival == 0 {
-        return Err(Refusal::Fenced(latest).into());
-    }
+    fence(session, append.fence, view)?;
     let last = view.last(session)?;
     if last.checked_add(1) != Some(append.expected) {
         return Err(Refusal::WrongSeq { expected: append.expected, last }.into());
@@ -53,6 +50,15 @@ pub fn admit<V: View>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::
         }
     }
     post(&append.ledger, |id| view.account(id))
+}
+
+/// Refuses whoever is not the latest incarnation of an open session.
+pub fn fence<V: View>(session: SessionId, incarnation: Incarnation, view: &mut V) -> Result<(), V::Stop> {
+    let latest = view.latest(session)?;
+    if incarnation != latest || latest.revival == 0 {
+        return Err(Refusal::Fenced(latest).into());
+    }
+    Ok(())
 }
 
 fn session_keys<V: View>(append: &Append, view: &mut V) -> Result<(), V::Stop> {

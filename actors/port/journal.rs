@@ -32,6 +32,9 @@ pub enum Write {
     /// [`Refusal::Fenced`]. A session that does not exist yet is opened the same way, and leaves no trace until its
     /// first append.
     Open(SessionId),
+    /// Lets a session go, unless something waits in its inbox: whoever had it is fenced, and the store keeps nothing in
+    /// memory for it until it is opened again. Refused as `Fenced` unless this is the session's latest incarnation.
+    Close(SessionId, Incarnation),
     /// Puts an item into a session's inbox.
     Deliver(SessionId, InboxItem),
 }
@@ -104,6 +107,8 @@ pub enum Written {
     Appended(Appended),
     /// The session is taken over.
     Opened(Opened),
+    /// Whether the session is let go; if not, something waits in its inbox, and it is as it was.
+    Closed(bool),
     /// The item is in the inbox, in the row with this number.
     Delivered(u64),
     /// Nothing was written.

@@ -9,7 +9,7 @@ mod provider;
 mod segments;
 mod tool;
 
-pub use admit::{View, admit};
+pub use admit::{View, admit, fence};
 pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Shelf};
 pub use clock::Clock;
 pub use journal::{

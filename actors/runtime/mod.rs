@@ -63,6 +63,7 @@ impl Runtime {
             tools: world.tools,
             tool_calls: world.tool_calls,
             submissions: world.submissions,
+            idle: world.idle,
             artifacts: world.artifacts,
             terminated,
             doors,
@@ -133,8 +134,7 @@ impl Runtime {
                 return Ok(row);
             }
             self.alive()?;
-            // An error says as much as an end: look at the row again.
-            settling.await.unwrap_or_default();
+            settling.settled().await;
         }
     }
 

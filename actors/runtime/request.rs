@@ -32,6 +32,8 @@ pub struct World {
     pub tool_calls: usize,
     /// How many submissions may wait until they are on disk; one more is refused as overloaded.
     pub submissions: usize,
+    /// For how long a session with nothing to do is kept in memory.
+    pub idle: Duration,
     /// Where outputs are kept that are too long for the model.
     pub artifacts: Arc<dyn Artifacts>,
     /// What a request that does not say otherwise is run with.

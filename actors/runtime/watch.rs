@@ -1,9 +1,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
-use tokio::sync::mpsc;
-
 use crate::{
-    hub::{Hub, Live},
+    hub::{Hub, Listener, Live},
     model::{Durable, Event, EventBody, Record, RunRow, RunState, Seq, SessionId},
     persistence::replay,
     port::{Journal, Read, ReadError, Rows},
@@ -25,7 +23,7 @@ pub struct Watch {
     ready: VecDeque<Event>,
     /// Records still to be told before the live ones; `None` when all of them were.
     replayed: Option<VecDeque<(Seq, Durable<Arc<Record>>)>>,
-    live: mpsc::Receiver<Live>,
+    live: Listener,
 }
 
 impl Watch {

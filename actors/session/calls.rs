@@ -4,7 +4,10 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ractor::ActorRef;
@@ -30,11 +33,14 @@ struct Running {
     tasks: Mutex<Option<JoinSet<()>>>,
     /// Held while they are being ended, so that whoever comes second waits too.
     ending: tokio::sync::Mutex<()>,
+    /// See [`CallTasks::idle_since`]; plus 1, and 0 for `None`.
+    idle_since: AtomicU64,
 }
 
 impl Default for Running {
     fn default() -> Self {
-        Self { tasks: Mutex::new(Some(JoinSet::new())), ending: tokio::sync::Mutex::default() }
+        let tasks = Mutex::new(Some(JoinSet::new()));
+        Self { tasks, ending: tokio::sync::Mutex::default(), idle_since: AtomicU64::new(0) }
     }
 }
 
@@ -47,6 +53,24 @@ impl CallTasks {
         };
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task)
+    }
+
+    /// Since when the session has had nothing to do, on the process's clock; `None` while it has.
+    pub(crate) fn idle_since(&self) -> Option<u64> {
+        self.0.idle_since.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(super) fn note_idle(&self, since: Option<u64>) {
+        self.0.idle_since.store(since.map_or(0, |since| since + 1), Ordering::Relaxed);
+    }
+
+    /// Whether none is under way.
+    pub(super) fn are_gone(&self) -> bool {
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.as_mut().is_none_or(|tasks| {
+            while tasks.try_join_next().is_some() {}
+            tasks.is_empty()
+        })
     }
 
     /// Aborts all and resolves when they are gone. None is started after this.

@@ -65,6 +65,8 @@ pub(crate) enum SessionMsg {
     DecideAtRest(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
+    /// End if there is nothing to do; answered if there is.
+    Rest(RpcReplyPort<()>),
     /// What it is at: only the testkit asks.
     #[cfg(feature = "testkit")]
     Look(crate::look::Look<State>),
@@ -82,6 +84,7 @@ impl SessionMsg {
             | Self::Steer(..)
             | Self::Decide(..)
             | Self::Suspend(_)
+            | Self::Rest(_)
             | Self::Inner(_) => false,
             #[cfg(feature = "testkit")]
             Self::Look(_) => false,
@@ -100,6 +103,7 @@ impl SessionMsg {
             | Self::Steer(..)
             | Self::Decide(..)
             | Self::Suspend(_)
+            | Self::Rest(_)
             | Self::Inner(_) => return self,
             #[cfg(feature = "testkit")]
             Self::Look(_) => return self,
@@ -124,6 +128,8 @@ pub(crate) enum Inner {
     Stored(u64, Result<Stored, JournalError>),
     /// What was about to come has had its turn.
     GoOn,
+    /// `Rest`, behind whatever ended calls have said by then.
+    Rest(RpcReplyPort<()>),
     /// A task that waited for a lease or a permit has panicked: the session dies of it, and is revived.
     Broken,
 }
@@ -222,7 +228,9 @@ impl Actor for Session {
         me: ActorRef<SessionMsg>,
         arguments: Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State::begin(me, arguments))
+        let state = State::begin(me, arguments);
+        state.note_idle();
+        Ok(state)
     }
 
     async fn handle(
@@ -234,6 +242,8 @@ impl Actor for Session {
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
+            SessionMsg::Rest(stays) => state.prepare_to_rest(stays),
+            SessionMsg::Inner(Inner::Rest(stays)) => state.rest(stays),
             SessionMsg::Inner(Inner::Broken) => return Err("what it waited for has panicked".into()),
             #[cfg(feature = "testkit")]
             SessionMsg::Look(look) => return look.at(state),
@@ -249,6 +259,7 @@ impl Actor for Session {
             }
         }
         state.gather();
+        state.note_idle();
         Ok(())
     }
 }

@@ -145,7 +145,8 @@ impl State {
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
             #[cfg(feature = "testkit")]
             SessionMsg::Look(_) => {}
-            SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn | Inner::Broken) => {}
+            SessionMsg::Rest(_)
+            | SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn | Inner::Rest(_) | Inner::Broken) => {}
         }
     }
 
@@ -200,6 +201,48 @@ impl State {
                 tracing::debug!(session = %self.id, "nobody waits for the end any more");
             }
             self.me.stop(None);
+        }
+    }
+
+    /// Whether all its runs have ended, and nothing is waited for.
+    fn is_idle(&self) -> bool {
+        let has_work = match &self.life {
+            Life::Awake(turn) => turn.has_work(),
+            // Whoever opened it wanted nothing of it after all.
+            Life::Dormant(dormant, _) => !dormant.is_new(),
+            Life::Waking => true,
+        };
+        !has_work && self.waiting.is_empty() && self.in_flight.is_none() && self.begun.is_empty()
+    }
+
+    /// Lets the supervisor see whether it is idle.
+    pub(super) fn note_idle(&self) {
+        let since = self.is_idle().then(|| self.wiring.clock.monotonic_ms());
+        self.tasks.tasks.note_idle(since);
+    }
+
+    /// Ends behind all that its tasks have said; but not as long as one of them may still say something, such as what a
+    /// call of a run that was stopped has cost.
+    pub(super) fn prepare_to_rest(&self, stays: RpcReplyPort<()>) {
+        if !self.may_rest() {
+            self.stay(stays);
+        } else if self.me.cast(SessionMsg::Inner(Inner::Rest(stays))).is_err() {
+            tracing::debug!(session = %self.id, "it ends already");
+        }
+    }
+
+    /// Ends if there is nothing to do: all that it knows is on disk.
+    pub(super) fn rest(&self, stays: RpcReplyPort<()>) {
+        if self.may_rest() { self.me.stop(None) } else { self.stay(stays) }
+    }
+
+    fn may_rest(&self) -> bool {
+        self.is_idle() && self.tasks.tasks.are_gone()
+    }
+
+    fn stay(&self, stays: RpcReplyPort<()>) {
+        if stays.send(()).is_err() {
+            tracing::debug!(session = %self.id, "nobody waits for it to rest any more");
         }
     }
 

@@ -43,7 +43,7 @@ impl State {
             ) => {
                 return Err(Box::new(refusal));
             }
-            Stored::Opened(_) | Stored::Delivered => {}
+            Stored::Opened(_) | Stored::Closed(_) | Stored::Delivered => {}
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 use crate::{
     hub::Live,
     model::{
-        Amounts, Body, Cause, Ended, Outcome, Record, RunEnded, RunId, RunRow, RunState, SessionId, Settle,
+        Amounts, Body, Cause, Ended, Incarnation, Outcome, Record, RunEnded, RunId, RunRow, RunState,
+        SessionId, Settle,
     },
     persistence::{PersistenceMsg, Stored},
     port::{Append, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
@@ -20,18 +21,18 @@ use crate::{
 };
 
 /// Takes a session over and ends its open runs, or the one of them that is named, as `failed` for this cause. What their
-/// calls had reserved counts as spent: nobody will know better.
+/// calls had reserved counts as spent: nobody will know better. Says as which incarnation that was done.
 pub(super) async fn bury(
     journal: &dyn Journal,
     wiring: &Wiring,
     (session, only): (SessionId, Option<RunId>),
     cause: Cause,
-) -> Result<(), Unopened> {
+) -> Result<Incarnation, Unopened> {
     // Fenced before anything is read: what the dead session still had on its way to disk is there then, or never will be.
     let Opened { incarnation, last, .. } = match write(&wiring.persistence, Write::Open(session)).await? {
         Stored::Opened(opened) => opened,
         Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
-        Stored::Appended(_) | Stored::Delivered => return Err(other_question()),
+        Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),
     };
     let open: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(Unopened::Read)? {
         Rows::Runs(rows) => rows
@@ -41,7 +42,7 @@ pub(super) async fn bury(
         Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Vec::new(),
     };
     if open.is_empty() {
-        return Ok(());
+        return Ok(incarnation);
     }
     let mut append = Append::new(session, incarnation, last + 1, Vec::new());
     let (at, ended) = (wiring.clock.at(), Ended::because(Outcome::Failed, cause));
@@ -67,10 +68,10 @@ pub(super) async fn bury(
                 wiring.hub.settled(row.id);
                 wiring.tools.abandon(row.id);
             }
-            Ok(())
+            Ok(incarnation)
         }
         Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),
-        Stored::Opened(_) | Stored::Delivered => Err(other_question()),
+        Stored::Opened(_) | Stored::Closed(_) | Stored::Delivered => Err(other_question()),
     }
 }
 

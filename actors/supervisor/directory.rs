@@ -11,7 +11,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, RpcRepl
 use tokio::sync::oneshot;
 
 use crate::{
-    model::{BootId, Cause, RunId, SessionId},
+    model::{BootId, Cause, Incarnation, RunId, SessionId},
     policy::{Intensity, Verdict},
     port::{Journal, JournalError},
     session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
@@ -42,31 +42,41 @@ pub(crate) struct Foundation {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) wiring: Arc<Wiring>,
     pub(super) boot: BootId,
+    /// For how long a session with nothing to do keeps its actor.
+    pub(super) idle: Duration,
     pub(super) roster: Roster,
 }
 
-/// The tasks of all sessions that the directory knows, so that the next directory can end them before it revives; and
-/// whether they go on.
+/// What the next directory has to know of the sessions that this one knows: their tasks, so that it can end them before it
+/// revives; whether they go on; and as whom they were opened.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(Mutex<BTreeMap<SessionId, (CallTasks, bool)>>);
+pub(crate) struct Roster(Mutex<BTreeMap<SessionId, Known>>);
+
+type Known = (CallTasks, bool, Option<Incarnation>);
 
 impl Roster {
-    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, (CallTasks, bool)>) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, Known>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn note(&self, session: SessionId, entry: &Entry) {
-        self.with(|roster| roster.insert(session, (entry.tasks.clone(), entry.goes_on)));
+        self.with(|roster| roster.insert(session, (entry.tasks.clone(), entry.goes_on, entry.incarnation)));
+    }
+
+    pub(super) fn forget(&self, session: SessionId) {
+        self.with(|roster| roster.remove(&session));
     }
 }
 
 /// See the module. The state of SessionSupervisor.
 pub(crate) struct Directory {
-    me: ActorRef<SessionsMsg>,
-    foundation: Arc<Foundation>,
-    entries: BTreeMap<SessionId, Entry>,
+    pub(super) me: ActorRef<SessionsMsg>,
+    pub(super) foundation: Arc<Foundation>,
+    pub(super) entries: BTreeMap<SessionId, Entry>,
     actors: HashMap<ActorId, SessionId>,
-    suspended: bool,
+    pub(super) suspended: bool,
+    /// Whether it will be looked for sessions that have been idle for long.
+    pub(super) looking: bool,
 }
 
 impl Directory {
@@ -74,10 +84,12 @@ impl Directory {
     pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
         let known = foundation.roster.with(|roster| roster.clone());
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, foundation, entries, actors, suspended: false };
-        for (session, (tasks, goes_on)) in known {
+        let mut directory = Self { me, foundation, entries, actors, suspended: false, looking: false };
+        for (session, (tasks, goes_on, incarnation)) in known {
             let place = Place::Ending(Vec::new(), Next::Revive);
-            directory.entries.insert(session, Entry { place, tasks, goes_on, ..Entry::new(None) });
+            directory
+                .entries
+                .insert(session, Entry { place, tasks, goes_on, incarnation, ..Entry::new(None) });
             directory.end_tasks(session, Next::Revive);
         }
         directory
@@ -89,8 +101,8 @@ impl Directory {
             session: *session,
             place: match &entry.place {
                 Place::Opening(_) => SessionPlace::Opening,
-                Place::Live(_) => SessionPlace::Live,
-                Place::Ending(..) | Place::Burying(..) => SessionPlace::Ending,
+                Place::Live(_) | Place::Resting(..) => SessionPlace::Live,
+                Place::Ending(..) | Place::Burying(..) | Place::Closing(_) => SessionPlace::Ending,
                 Place::Quarantined(why) => SessionPlace::Quarantined(why.clone()),
             },
             deaths: entry.died,
@@ -108,8 +120,12 @@ impl Directory {
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self, session: SessionId) -> Option<ActorRef<SessionMsg>> {
         match &self.entries.get(&session)?.place {
-            Place::Live(actor) => Some(actor.clone()),
-            Place::Opening(_) | Place::Ending(..) | Place::Burying(..) | Place::Quarantined(_) => None,
+            Place::Live(actor) | Place::Resting(actor, _) => Some(actor.clone()),
+            Place::Opening(_)
+            | Place::Ending(..)
+            | Place::Burying(..)
+            | Place::Closing(_)
+            | Place::Quarantined(_) => None,
         }
     }
 
@@ -140,10 +156,20 @@ impl Directory {
         let message = match entry.place {
             Place::Live(_) => message.map(|message| entry.hand(message)),
             // It is not given before its session is awake: who knows what is wanted by then.
-            Place::Opening(_) | Place::Ending(..) | Place::Burying(..) | Place::Quarantined(_) => message,
+            Place::Resting(..)
+            | Place::Opening(_)
+            | Place::Ending(..)
+            | Place::Burying(..)
+            | Place::Closing(_)
+            | Place::Quarantined(_) => message,
         };
         match &mut entry.place {
-            Place::Opening(waiting) | Place::Ending(waiting, _) | Place::Burying(waiting, _) => {
+            Place::Opening(waiting)
+            | Place::Ending(waiting, _)
+            | Place::Burying(waiting, _)
+            | Place::Resting(_, waiting) => waiting.extend(message),
+            Place::Closing(waiting) => {
+                entry.rung |= message.is_none();
                 waiting.extend(message);
             }
             Place::Live(actor) => {
@@ -201,6 +227,7 @@ impl Directory {
     async fn wake(&mut self, session: SessionId, (dormant, incarnation): Opened) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.reads = 0;
+        entry.incarnation = Some(incarnation);
         if let Some(error) = entry.died_of.take() {
             let standing = dormant.standing();
             if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {
@@ -229,6 +256,7 @@ impl Directory {
             Ok((actor, _)) => {
                 self.actors.insert(actor.get_id(), session);
                 entry.place = Place::Live(actor);
+                self.look_in(self.foundation.idle);
             }
             Err(SpawnErr::StartupFailed(error)) => self.died(session, &error),
             Err(error @ (SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_))) => {
@@ -299,11 +327,12 @@ impl Directory {
         error: String,
         reply: RpcReplyPort<()>,
     ) {
-        if self.suspended || self.entries.contains_key(&session) {
+        let is_here = self.entries.get(&session).is_some_and(|entry| !entry.is_leaving());
+        if self.suspended || is_here {
             tracing::warn!(%session, %run, "a run of a session that is here is not given up");
             return;
         }
-        self.entries.insert(session, Entry::new(None));
+        self.entries.entry(session).or_insert_with(|| Entry::new(None));
         self.bury(session, Some(run), Cause::CrashLoop { error }, Then::Tell(reply));
     }
 
@@ -323,17 +352,19 @@ impl Directory {
     pub(super) fn buried(
         &mut self,
         session: SessionId,
-        buried: Result<(), Unopened>,
+        buried: Result<Incarnation, Unopened>,
     ) -> Result<(), ActorProcessingErr> {
-        match buried {
-            Ok(()) => {}
+        let incarnation = match buried {
+            Ok(incarnation) => Some(incarnation),
             Err(Unopened::Write(_)) => return Ok(()),
             Err(Unopened::Read(error)) => return Err(error.into()),
             Err(Unopened::Unreadable(error)) => {
                 tracing::error!(%session, error, "its runs cannot be ended");
+                None
             }
-        }
+        };
         let Some(entry) = self.entries.get_mut(&session) else { return Ok(()) };
+        entry.incarnation = incarnation.or(entry.incarnation);
         let waiting = entry.place.take_waiting();
         match std::mem::replace(&mut entry.place, Place::Opening(Vec::new())) {
             Place::Burying(_, Then::GoOn) => {
@@ -361,16 +392,14 @@ impl Directory {
                 entry.place = Place::Quarantined(why);
                 waiting.into_iter().for_each(|message| refuse(Some(message), &refusal));
             }
-            other @ (Place::Opening(_) | Place::Live(_) | Place::Ending(..) | Place::Quarantined(_)) => {
-                entry.place = other;
-            }
+            other @ (Place::Opening(_)
+            | Place::Live(_)
+            | Place::Resting(..)
+            | Place::Ending(..)
+            | Place::Closing(_)
+            | Place::Quarantined(_)) => entry.place = other,
         }
         Ok(())
-    }
-
-    fn forget(&mut self, session: SessionId) {
-        self.entries.remove(&session);
-        self.foundation.roster.with(|roster| roster.remove(&session));
     }
 
     /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
@@ -379,7 +408,15 @@ impl Directory {
         self.foundation.roster.with(BTreeMap::clear);
         let mut tasks = Vec::new();
         for (_, entry) in take(&mut self.entries) {
-            tasks.push((entry.tasks, if let Place::Live(actor) = entry.place { Some(actor) } else { None }));
+            let actor = match entry.place {
+                Place::Live(actor) | Place::Resting(actor, _) => Some(actor),
+                Place::Opening(_)
+                | Place::Ending(..)
+                | Place::Burying(..)
+                | Place::Closing(_)
+                | Place::Quarantined(_) => None,
+            };
+            tasks.push((entry.tasks, actor));
         }
         tokio::spawn(async move {
             futures::future::join_all(tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(quiet)).await;
@@ -401,7 +438,7 @@ fn refuse(message: Option<SessionMsg>, why: &NotAccepted) {
     }
 }
 
-fn tell(supervisor: &ActorRef<SessionsMsg>, said: Inner) {
+pub(super) fn tell(supervisor: &ActorRef<SessionsMsg>, said: Inner) {
     if supervisor.cast(SessionsMsg::Inner(said)).is_err() {
         tracing::debug!("said to a supervisor of sessions that has gone");
     }

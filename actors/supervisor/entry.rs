@@ -5,6 +5,7 @@ use std::{mem::take, sync::Arc};
 use ractor::{ActorRef, RpcReplyPort};
 
 use crate::{
+    model::Incarnation,
     policy::{Deaths, InARow},
     session::{CallTasks, SessionMsg},
     supervisor::NewSession,
@@ -27,16 +28,24 @@ pub(super) struct Entry {
     pub(super) goes_on: bool,
     /// Its actor was given an order at rest, and ends when that is carried out.
     pub(super) rests: bool,
+    /// As whom it was opened last.
+    pub(super) incarnation: Option<Incarnation>,
+    /// It was called to go on while it was let go.
+    pub(super) rung: bool,
 }
 
 /// Where it is; what comes in while it is not live waits here.
 pub(super) enum Place {
     Opening(Vec<SessionMsg>),
     Live(ActorRef<SessionMsg>),
+    /// Its actor is to end if it has nothing to do; it ends, or says that it stays.
+    Resting(ActorRef<SessionMsg>, Vec<SessionMsg>),
     /// Its actor is dead; its tasks are being ended.
     Ending(Vec<SessionMsg>, Next),
     /// Open runs of it are being ended without it.
     Burying(Vec<SessionMsg>, Then),
+    /// Nobody wants it any more: the store is told, which looks into its inbox, and then it is forgotten.
+    Closing(Vec<SessionMsg>),
     /// Nothing is done with it any more: why.
     Quarantined(String),
 }
@@ -68,7 +77,11 @@ impl Place {
     /// Takes out what waits.
     pub(super) fn take_waiting(&mut self) -> Vec<SessionMsg> {
         match self {
-            Self::Opening(waiting) | Self::Ending(waiting, _) | Self::Burying(waiting, _) => take(waiting),
+            Self::Opening(waiting)
+            | Self::Resting(_, waiting)
+            | Self::Ending(waiting, _)
+            | Self::Burying(waiting, _)
+            | Self::Closing(waiting) => take(waiting),
             Self::Live(_) | Self::Quarantined(_) => Vec::new(),
         }
     }
@@ -88,6 +101,8 @@ impl Entry {
             new,
             goes_on: false,
             rests: false,
+            incarnation: None,
+            rung: false,
         }
     }
 
@@ -110,6 +125,21 @@ impl Entry {
             Place::Ending(_, Next::GiveUp)
             | Place::Opening(_)
             | Place::Live(_)
+            | Place::Resting(..)
+            | Place::Burying(..)
+            | Place::Closing(_)
+            | Place::Quarantined(_) => false,
+        }
+    }
+
+    /// Whether it is about to be forgotten, and nobody has asked for it since.
+    pub(super) const fn is_leaving(&self) -> bool {
+        match &self.place {
+            Place::Closing(waiting) => waiting.is_empty() && !self.rung && !self.goes_on,
+            Place::Opening(_)
+            | Place::Live(_)
+            | Place::Resting(..)
+            | Place::Ending(..)
             | Place::Burying(..)
             | Place::Quarantined(_) => false,
         }

@@ -15,6 +15,7 @@ mod burial;
 mod directory;
 mod entry;
 mod opening;
+mod passivation;
 mod providers;
 mod root;
 mod sessions;
@@ -72,6 +73,7 @@ pub(crate) struct Parts {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tool_calls: usize,
     pub(crate) submissions: usize,
+    pub(crate) idle: std::time::Duration,
     pub(crate) artifacts: Arc<dyn Artifacts>,
     pub(crate) terminated: watch::Sender<Option<Terminated>>,
     /// Where the parts that `Runtime` talks to go.
@@ -126,7 +128,7 @@ pub enum SessionPlace {
     Opening,
     /// Its actor is there.
     Live,
-    /// Its actor has died, and what it has left is being ended.
+    /// Its actor has ended, and what it has left is being ended.
     Ending,
     /// Its journal cannot be read by this program; why. Nothing is done with it until the next start.
     Quarantined(String),

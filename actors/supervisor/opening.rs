@@ -47,7 +47,7 @@ pub(super) async fn open(
     let opened = match write(writer, Write::Open(session)).await? {
         Stored::Opened(opened) => opened,
         Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
-        Stored::Appended(_) | Stored::Delivered => return Err(other_question()),
+        Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),
     };
     let folded = AssertUnwindSafe(fold(journal, session)).catch_unwind().await;
     let dormant = folded.unwrap_or_else(|_| {

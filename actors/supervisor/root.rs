@@ -125,6 +125,7 @@ impl Actor for Root {
             journal: parts.journal,
             wiring: Arc::clone(&wiring),
             boot: parts.boot,
+            idle: parts.idle,
             roster: Roster::default(),
         });
         let admission = Arc::new(Semaphore::new(parts.submissions));

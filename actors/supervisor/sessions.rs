@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 use crate::{
     look::Look,
-    model::{RunId, SessionId},
+    model::{Incarnation, RunId, SessionId},
+    persistence::Stored,
+    port::JournalError,
     session::SessionMsg,
     supervisor::{
         directory::{Directory, Foundation},
@@ -51,7 +53,13 @@ pub(crate) enum Inner {
     /// The tasks of a dead session have ended.
     TasksEnded(SessionId),
     /// Open runs of a session have their end, or cannot have it.
-    Buried(SessionId, Result<(), Unopened>),
+    Buried(SessionId, Result<Incarnation, Unopened>),
+    /// It is time to look for sessions that have been idle for long.
+    Look,
+    /// The actor of a session that was to end if it has nothing to do has something to do.
+    Stays(SessionId, ActorId),
+    /// The store has let a session go, or not.
+    Closed(SessionId, Result<Stored, JournalError>),
 }
 
 /// The actor.
@@ -89,6 +97,9 @@ impl Actor for SessionSupervisor {
             SessionsMsg::Inner(Inner::Again(session)) => directory.open(session),
             SessionsMsg::Inner(Inner::TasksEnded(session)) => directory.tasks_ended(session),
             SessionsMsg::Inner(Inner::Buried(session, buried)) => directory.buried(session, buried)?,
+            SessionsMsg::Inner(Inner::Look) => directory.look(),
+            SessionsMsg::Inner(Inner::Stays(session, actor)) => directory.stays(session, actor),
+            SessionsMsg::Inner(Inner::Closed(session, closed)) => directory.closed(session, closed),
         }
         Ok(())
     }

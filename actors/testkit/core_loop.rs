@@ -104,6 +104,6 @@ fn durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
     let appended = Appended { last: 0, accounts: Vec::new() };
     match vouched(Written::Appended(appended), records) {
         Stored::Appended(records) => records,
-        Stored::Opened(_) | Stored::Delivered | Stored::Refused(_) => Vec::new(),
+        Stored::Opened(_) | Stored::Closed(_) | Stored::Delivered | Stored::Refused(_) => Vec::new(),
     }
 }

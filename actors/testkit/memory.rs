@@ -14,7 +14,7 @@ use crate::{
     },
     port::{
         Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,
-        Refusal, Rows, StoredRecord, View, Write, Written, admit,
+        Refusal, Rows, StoredRecord, View, Write, Written, admit, fence,
     },
 };
 
@@ -47,7 +47,13 @@ impl MemoryJournal {
         let mut store = lock(&self.store);
         store.epoch += 1;
         store.open.clear();
+        store.revivals = 0;
         Self { store: Arc::clone(&self.store), epoch: store.epoch }
+    }
+
+    /// How many sessions are open: whoever forgets one closes it.
+    pub fn open_sessions(&self) -> usize {
+        lock(&self.store).open.len()
     }
 
     fn apply(&self, batch: Vec<Write>) -> Result<Vec<Written>, JournalError> {
@@ -77,8 +83,10 @@ fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 #[derive(Debug, Default)]
 struct Store {
     epoch: u64,
-    /// The revivals of the sessions that were opened in this epoch.
+    /// The revivals of the sessions that are open.
     open: BTreeMap<SessionId, u32>,
+    /// How often one was opened in this epoch.
+    revivals: u32,
     log: BTreeMap<(SessionId, Seq), Vec<u8>>,
     inbox: BTreeMap<(SessionId, u64), InboxItem>,
     inbox_last: u64,
@@ -95,6 +103,7 @@ impl Store {
         match write {
             Write::Append(append) => self.append(*append).map(Written::Appended),
             Write::Open(session) => Ok(Written::Opened(self.take_over(session))),
+            Write::Close(session, incarnation) => self.let_go(session, incarnation).map(Written::Closed),
             Write::Deliver(session, item) => Ok(Written::Delivered(self.deliver(session, item))),
         }
     }
@@ -125,10 +134,19 @@ impl Store {
     }
 
     fn take_over(&mut self, session: SessionId) -> Opened {
-        let revival = self.open.entry(session).or_default();
-        *revival = revival.saturating_add(1);
-        let incarnation = Incarnation { epoch: self.epoch, revival: *revival };
+        self.revivals += 1;
+        self.open.insert(session, self.revivals);
+        let incarnation = Incarnation { epoch: self.epoch, revival: self.revivals };
         Opened { incarnation, last: self.end(session), inbox: self.inbox_of(session) }
+    }
+
+    fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, Refusal> {
+        fence(session, incarnation, self)?;
+        let is_empty = self.inbox_of(session).is_empty();
+        if is_empty {
+            self.open.remove(&session);
+        }
+        Ok(is_empty)
     }
 
     fn deliver(&mut self, session: SessionId, item: InboxItem) -> u64 {

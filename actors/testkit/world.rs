@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Defaults, World,
@@ -22,6 +22,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
         tools,
         tool_calls: 1_000,
         submissions: 100_000,
+        idle: Duration::from_mins(1),
         artifacts: Arc::new(MemoryArtifacts::default()),
         defaults: Defaults { spec, prompt: "You are a test.".into() },
     }

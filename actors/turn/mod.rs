@@ -132,6 +132,11 @@ impl Turn {
         }
     }
 
+    /// Whether a run has not ended.
+    pub(crate) fn has_work(&self) -> bool {
+        !matches!(self.phase, Phase::Idle) || !self.queue.is_empty()
+    }
+
     /// Whether the run under way only waits for its calls to end.
     pub(crate) fn is_stopping(&self) -> bool {
         matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())

@@ -31,7 +31,7 @@ impl Journal for Watched {
     fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
         let records = batch.iter().map(|write| match write {
             Write::Append(append) => append.records.len(),
-            Write::Open(_) | Write::Deliver(..) => 0,
+            Write::Open(_) | Write::Close(..) | Write::Deliver(..) => 0,
         });
         for (count, more) in self.counts.iter().zip([1, batch.len(), records.sum()]) {
             count.fetch_add(more, Ordering::SeqCst);

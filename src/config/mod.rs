@@ -22,7 +22,7 @@ pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
     Agent, AgentDefaults, Agents, Attempts, Breaker, Config, OauthSection, Ollama, ProviderDefaults,
-    ProviderSection, Retry, Shell, Store, Tools,
+    ProviderSection, Retry, Sessions, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{

@@ -46,6 +46,8 @@ pub struct Config {
     pub tools: Tools,
     /// What persons are asked.
     pub approvals: Approvals,
+    /// What sessions take.
+    pub sessions: Sessions,
     /// The store.
     pub store: Store,
     /// The local Ollama.
@@ -302,6 +304,14 @@ pub struct Shell {
 pub struct Approvals {
     /// For how long a person's answer is waited for.
     pub expiry: Wait,
+}
+
+/// `sessions`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sessions {
+    /// For how long one that has nothing to do is kept in memory.
+    pub idle: Wait,
 }
 
 /// `store`.

@@ -66,6 +66,48 @@ pub(super) async fn an_older_incarnation_is_fenced(journal: Subject) {
     journal.check_journal(id, &[record(1), record(2), record(3)]).await;
 }
 
+pub(super) async fn a_session_that_is_let_go_is_fenced_until_it_is_opened(mut journal: Subject) {
+    let (id, other) = (session(1), session(2));
+    let first = journal.take_over(id).await.incarnation;
+    journal.append(one(id, first, 1)).await;
+    let neighbour = journal.take_over(other).await.incarnation;
+    let second = journal.take_over(id).await.incarnation;
+    let fenced = |by| Written::Refused(Refusal::Fenced(by));
+    assert_eq!(journal.close(id, first).await, fenced(second), "somebody else has it by now");
+    assert_eq!(journal.close(id, neighbour).await, fenced(second));
+    journal.append(one(id, second, 2)).await;
+    assert_eq!(journal.close(id, second).await, Written::Closed(true));
+    let nobody = Incarnation { revival: 0, ..second };
+    for fence in [first, second, nobody, Incarnation { revival: second.revival + 1, ..second }] {
+        journal.check_refused(one(id, fence, 3), Refusal::Fenced(nobody)).await;
+        assert_eq!(journal.close(id, fence).await, fenced(nobody));
+    }
+    journal.append(one(other, neighbour, 1)).await;
+    let opened = journal.take_over(id).await;
+    assert!(opened.incarnation > second, "{} after {second}", opened.incarnation);
+    assert_eq!(opened.last, 2);
+    for old in [first, second] {
+        journal.check_refused(one(id, old, 3), Refusal::Fenced(opened.incarnation)).await;
+        assert_eq!(journal.close(id, old).await, fenced(opened.incarnation));
+    }
+    let batch = vec![
+        Write::Append(Box::new(one(id, opened.incarnation, 3))),
+        Write::Close(id, opened.incarnation),
+        Write::Append(Box::new(one(id, opened.incarnation, 4))),
+        Write::Open(id),
+    ];
+    let written = journal.batch(batch).await;
+    let [Written::Appended(_), Written::Closed(true), refused, Written::Opened(last)] = &written[..] else {
+        panic!("{written:?}")
+    };
+    assert_eq!(*refused, fenced(nobody));
+    assert_eq!(last.last, 3, "what stands before the close in its batch is in the journal");
+    assert_eq!(journal.close(id, last.incarnation).await, Written::Closed(true));
+    journal.check_journal(id, &[record(1), record(2), record(3)]).await;
+    journal.reopen();
+    assert_eq!(journal.take_over(id).await.last, 3);
+}
+
 pub(super) async fn reopening_fences_the_process_before(mut journal: Subject) {
     let id = session(1);
     let old = journal.take_over(id).await.incarnation;

@@ -58,3 +58,17 @@ pub(super) async fn numbers_are_never_used_again(mut journal: Subject) {
         journal.reopen();
     }
 }
+
+pub(super) async fn a_session_with_something_in_its_inbox_is_not_let_go(journal: Subject) {
+    let fence = journal.take_over(session(1)).await.incarnation;
+    deliver(&journal, 2, "2").await;
+    let batch = vec![Write::Deliver(session(1), "1".into()), Write::Close(session(1), fence)];
+    let written = journal.batch(batch).await;
+    let [Written::Delivered(row), Written::Closed(false)] = written[..] else { panic!("{written:?}") };
+    let taking = Append { take: vec![row], ..one(session(1), fence, 1) };
+    let batch = vec![Write::Append(Box::new(taking)), Write::Close(session(1), fence)];
+    let written = journal.batch(batch).await;
+    let [Written::Appended(_), Written::Closed(true)] = &written[..] else { panic!("{written:?}") };
+    deliver(&journal, 1, "later").await;
+    assert_eq!(journal.take_over(session(1)).await.inbox.len(), 1);
+}

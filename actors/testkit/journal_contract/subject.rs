@@ -40,10 +40,17 @@ impl Subject {
     pub(super) async fn take_over(&self, session: SessionId) -> Opened {
         match self.batch(vec![Write::Open(session)]).await.remove(0) {
             Written::Opened(opened) => opened,
-            other @ (Written::Appended(_) | Written::Delivered(_) | Written::Refused(_)) => {
+            other @ (Written::Appended(_)
+            | Written::Closed(_)
+            | Written::Delivered(_)
+            | Written::Refused(_)) => {
                 panic!("opening {session}: {other:?}")
             }
         }
+    }
+
+    pub(super) async fn close(&self, session: SessionId, incarnation: Incarnation) -> Written {
+        self.batch(vec![Write::Close(session, incarnation)]).await.remove(0)
     }
 
     pub(super) async fn append(&self, append: Append) -> Appended {
@@ -97,7 +104,7 @@ impl Subject {
 pub(super) fn appended(written: Written) -> Appended {
     match written {
         Written::Appended(appended) => appended,
-        other @ (Written::Opened(_) | Written::Delivered(_) | Written::Refused(_)) => {
+        other @ (Written::Opened(_) | Written::Closed(_) | Written::Delivered(_) | Written::Refused(_)) => {
             panic!("not appended: {other:?}")
         }
     }

@@ -4,6 +4,7 @@ use hermod_actors::{
     model::{self, Account, AccountId, Incarnation, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
     port::{
         Append, Appended, InboxItem, InboxRow, Index, Opened, Posting, Refusal, View, Write, Written, admit,
+        fence,
     },
 };
 use redb::{ReadableTable, WriteTransaction};
@@ -22,8 +23,11 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Memory {
     epoch: u64,
-    /// The sessions opened in this epoch: nobody else can append. (64 bytes for each.)
+    /// The sessions that are open: nobody else can append. (64 bytes for each.)
     open: HashMap<SessionId, Open>,
+    /// How often one was opened in this epoch. One count for all, so that a session that was let go needs none of its own
+    /// for its earlier incarnations to stay fenced.
+    revivals: u32,
     /// Inbox rows are numbered by epoch and count, so that no number is used twice and none needs a row of its own.
     last_item: u64,
     /// The last place taken in the log.
@@ -39,7 +43,16 @@ struct Open {
 impl Memory {
     /// At the beginning of an epoch, with the last place that is taken in the log.
     pub(super) fn new(epoch: u64, places: u64) -> Self {
-        Self { epoch, open: HashMap::new(), last_item: epoch << 32, places }
+        Self { epoch, open: HashMap::new(), revivals: 0, last_item: epoch << 32, places }
+    }
+}
+
+impl Memory {
+    fn close(&mut self, session: SessionId) {
+        self.open.remove(&session);
+        if self.open.len() < self.open.capacity() / 4 {
+            self.open.shrink_to(self.open.len() * 2);
+        }
     }
 }
 
@@ -86,6 +99,7 @@ impl<'t> Batch<'t> {
         let written = match write {
             Write::Append(append) => self.append(*append).map(Written::Appended),
             Write::Open(session) => self.take_over(session).map(Written::Opened),
+            Write::Close(session, incarnation) => self.let_go(session, incarnation).map(Written::Closed),
             Write::Deliver(session, item) => self.deliver(session, &item).map(Written::Delivered),
         };
         match written {
@@ -191,15 +205,26 @@ impl<'t> Batch<'t> {
 
     fn take_over(&mut self, session: SessionId) -> Result<Opened, Stop> {
         let inbox = self.inbox(session)?;
-        let known = self.memory.open.get(&session).copied();
-        let open = match known {
-            Some(open) => open,
-            None => Open { revival: 0, tail: self.tail(session)? },
-        };
-        let open = Open { revival: open.revival.saturating_add(1), ..open };
+        let known = self.memory.open.get(&session).map(|open| open.tail);
+        let tail = known.map_or_else(|| self.tail(session), Ok)?;
+        // The next process begins a new epoch.
+        let revival = self.memory.revivals.checked_add(1).ok_or_else(Fault::opened_too_often)?;
+        self.memory.revivals = revival;
+        let open = Open { revival, tail };
         self.memory.open.insert(session, open);
-        let incarnation = Incarnation { epoch: self.memory.epoch, revival: open.revival };
+        let incarnation = Incarnation { epoch: self.memory.epoch, revival };
         Ok(Opened { incarnation, last: open.tail.last, inbox })
+    }
+
+    fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, Stop> {
+        fence(session, incarnation, self)?;
+        let bits = session.bits();
+        let waits =
+            self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))?.next().transpose()?.is_some();
+        if !waits {
+            self.memory.close(session);
+        }
+        Ok(!waits)
     }
 
     fn tail(&mut self, session: SessionId) -> Result<Tail, Stop> {

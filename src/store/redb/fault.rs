@@ -15,6 +15,13 @@ impl Fault {
         let path = path.into();
         |source| Self::File { path, source }
     }
+
+    /// There is no number any more for the next incarnation of this epoch.
+    pub(super) fn opened_too_often() -> Self {
+        Self::Engine(redb::Error::Io(io::Error::other(
+            "sessions were opened too often; start the process again",
+        )))
+    }
 }
 
 macro_rules! engine_errors {

@@ -115,6 +115,10 @@ fn database(file: File, path: &Path) -> Result<Database, Fault> {
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
 /// its first page.
 fn is_unfinished(file: &File) -> io::Result<bool> {
+    // What a large store holds is not read for this.
+    if file.metadata()?.len() > LARGEST_NEW {
+        return Ok(false);
+    }
     let mut bytes = Vec::new();
     let read = file.take(LARGEST_NEW + 1).read_to_end(&mut bytes)? as u64;
     let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);

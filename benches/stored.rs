@@ -1,0 +1,321 @@
+//! What sessions cost that are only stored, and what it costs to bring them back.
+//!
+//! `cargo bench --bench stored -- [--only NAME] [--stored N] [--sessions N] [--rounds N] [--records N]`:
+//! - `start`: a process on a store with so many finished sessions beside one on an empty store, in turns: medians and ratios;
+//! - `fold`: from a session's records on disk to its state;
+//! - `rest`: so many live sessions that are put to rest and revived, several times.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::unchecked_time_subtraction
+)] // figures are read to three digits
+
+mod common;
+
+use std::{
+    env, fs,
+    future::Future,
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use common::{
+    journal::Watched,
+    load::{Counted, Local, endless},
+    usage::{Cost, quantile, resident},
+};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use hermod::{
+    clock::SystemClock,
+    store::redb::{Durability, RedbJournal},
+};
+use hermod_actors::{
+    RunRequest, Runtime, SessionChoice, World,
+    model::{Answer, AssistantMessage, Finish, ModelTraits, SessionId, Usage, decode, encode},
+    port::{Deltas, Encoder, Journal, ModelRequest, Provider, Read, Rows},
+    questions,
+    testkit::PlainEncoder,
+};
+use tempfile::TempDir;
+
+/// In the environment of a process that is measured: the state directory.
+const STATE: &str = "HERMOD_BENCH_STATE";
+/// Sessions that are made at once.
+const WAVE: usize = 2_000;
+/// After this nobody waits for a session to rest any more.
+const LONG: Duration = Duration::from_mins(2);
+
+/// A model that answers at once, and when it was asked first.
+#[derive(Debug, Default)]
+struct Saying {
+    encoder: Arc<PlainEncoder>,
+    first: Mutex<Option<Cost>>,
+}
+
+impl Provider for Saying {
+    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+        Arc::<PlainEncoder>::clone(&self.encoder)
+    }
+
+    fn call<'a>(
+        &'a self,
+        _: ModelRequest,
+        _: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, hermod_actors::model::Failure>> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Cost::now);
+        let message = AssistantMessage { text: "It is done. ".repeat(20), ..AssistantMessage::default() };
+        let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
+        async move { Ok(Answer { message, finish: Finish::Stop, usage }) }.boxed()
+    }
+}
+
+async fn start(journal: Arc<dyn Journal>, provider: Arc<dyn Provider>, idle: Duration) -> Runtime {
+    let clock = Arc::new(SystemClock::default());
+    let world = World { clock, idle, ..endless(journal, provider, 1) };
+    Runtime::start(world).await.expect("the runtime starts")
+}
+
+fn request(n: usize) -> RunRequest {
+    RunRequest { session: SessionChoice::Key(format!("session {n}").into()), ..RunRequest::new("Tick.") }
+}
+
+/// Runs a task in each of these sessions.
+async fn run_each(runtime: &Runtime, sessions: impl Iterator<Item = usize>) -> Vec<SessionId> {
+    let runs = sessions.map(async |n| runtime.run(request(n)).await.expect("it ends").session);
+    join_all(runs).await
+}
+
+/// Waits until no session is live.
+async fn rest(runtime: &Runtime) {
+    let resting = async {
+        while !runtime.tree().await.expect("the runtime is alive").sessions.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, resting).await.expect("all come to rest");
+}
+
+/// Fills a store with so many finished sessions.
+async fn fill(state: &Path, sessions: usize) {
+    let journal = RedbJournal::open(state, Durability::Relaxed).expect("a store");
+    let runtime = start(Arc::new(journal), Arc::<Saying>::default(), Duration::from_millis(200)).await;
+    for from in (0..sessions).step_by(WAVE) {
+        run_each(&runtime, from..sessions.min(from + WAVE)).await;
+    }
+    runtime.suspend().await;
+}
+
+/// Starts on a store, and prints when it was ready, when its first model was asked, and what memory it took: ms, ms, KiB.
+async fn measured_start(begin: Cost, state: &Path) {
+    let journal = RedbJournal::open(state, Durability::Strict).expect("a store");
+    let provider = Arc::<Saying>::default();
+    let runtime = start(Arc::new(journal), Arc::<Saying>::clone(&provider) as _, LONG).await;
+    assert_eq!(runtime.revive_all().await.expect("its runs"), 0);
+    let (ready, memory) = (begin.spent(), resident());
+    let accepted = runtime.submit(RunRequest::new("Tick.")).await.expect("it is accepted");
+    runtime.wait(accepted.run, None).await.expect("it ends");
+    let first = provider.first.lock().unwrap_or_else(PoisonError::into_inner).expect("it was asked") - begin;
+    println!("{} {} {memory} {}", ms(ready), ms(first), resident());
+    runtime.suspend().await;
+}
+
+/// What a start took on each of two stores, in turns.
+fn compare_starts(sessions: usize, rounds: usize) {
+    let (none, many) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let begin = Cost::now();
+    for (dir, sessions) in [(&none, 0), (&many, sessions)] {
+        block_on(fill(dir.path(), sessions));
+    }
+    rustix::fs::sync();
+    let size = fs::metadata(many.path().join("hermod.redb")).expect("its file").len();
+    println!("\nstart: {sessions} finished sessions ({} MB) beside none, {rounds} rounds", size >> 20);
+    println!("  (the store was filled in {:.0} s)", begin.spent().wall.as_secs_f64());
+    let names = ["ready, ms", "first request, ms", "resident when ready, KiB", "resident after a run, KiB"];
+    print_ratios(&names, rounds, |is_many| {
+        let dir = if is_many { &many } else { &none };
+        let mut child = Command::new(env::current_exe().expect("a program knows its file"));
+        let output = child.arg("--bench").env(STATE, dir.path()).output().expect("a process");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+    });
+    let script = many.path().join("script.json");
+    fs::write(&script, r#"{"name":"t","scripts":[{"steps":[{"say":"done"}]}]}"#).expect("written");
+    print_ratios(&["`hermod run`, whole, ms"], rounds, |is_many| {
+        let dir = if is_many { &many } else { &none };
+        let work = TempDir::new().expect("a folder");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_hermod"));
+        run.env_clear().env("HERMOD_HOME", dir.path()).current_dir(work.path());
+        run.arg("run").arg(format!("--rehearse={}", script.display())).arg("hello");
+        let begin = Cost::now();
+        let output = run.output().expect("hermod starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        vec![ms(begin.spent())]
+    });
+}
+
+/// Measures without and with stored sessions in turns, and prints the medians of both and their ratio.
+fn print_ratios(names: &[&str], rounds: usize, mut measure: impl FnMut(bool) -> Vec<f64>) {
+    let mut samples = [Vec::new(), Vec::new()];
+    for round in 0..=rounds {
+        for is_many in [false, true] {
+            let sample = measure(is_many);
+            // The first of each reads its store from disk.
+            if round > 0 || rounds == 1 {
+                samples[usize::from(is_many)].push(sample);
+            }
+        }
+    }
+    for (at, name) in names.iter().enumerate() {
+        let [none, many] = samples.each_ref().map(|of| quantile(of.iter().map(|sample| sample[at]), 0.5));
+        println!("  {name:<26} {none:>9.1} {many:>9.1}   ratio {:.3}", many / none);
+    }
+}
+
+/// From the records of a session to its state.
+async fn fold(records: usize, rounds: usize) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = dir.path();
+    let journal: Arc<dyn Journal> = Arc::new(RedbJournal::open(store, Durability::Relaxed).expect("a store"));
+    let provider = Counted::new(Local::new(Duration::ZERO, 1));
+    let runtime = start(Arc::clone(&journal), Arc::<Counted<Local>>::clone(&provider), LONG).await;
+    let accepted = runtime.submit(RunRequest::new("Tick.")).await.expect("it is accepted");
+    provider.ticks.after(records / 5).await;
+    runtime.stop(accepted.run, hermod_actors::model::StopReason::Command).await.expect("it stops");
+    runtime.wait(accepted.run, None).await.expect("it ends");
+    let session = accepted.session;
+    let stored = runtime.journal(session, 1).await.expect("its journal").len();
+    runtime.suspend().await;
+    drop(journal);
+    let (mut read, mut decoded, mut folded, mut opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let journal: Arc<dyn Journal> =
+            Arc::new(RedbJournal::open(store, Durability::Relaxed).expect("a store"));
+        let (mut records, begin) = (Vec::new(), Cost::now());
+        loop {
+            let page = Read::Records { session, from: records.len() as u64 + 1, max: 1_000 };
+            let Ok(Rows::Records(page)) = journal.read(page).await else { panic!("records") };
+            if page.is_empty() {
+                break;
+            }
+            records.extend(page.into_iter().map(|stored| stored.record));
+        }
+        read.push(ms(begin.spent()));
+        let bytes: Vec<_> = records.iter().map(encode).collect();
+        let begin = Cost::now();
+        assert!(bytes.iter().all(|bytes| decode(bytes).is_ok()));
+        decoded.push(ms(begin.spent()));
+        let begin = Cost::now();
+        assert!(questions(session, records.iter()).is_empty());
+        folded.push(ms(begin.spent()));
+        drop(records);
+        let runtime = start(Arc::clone(&journal), Arc::<Saying>::default(), LONG).await;
+        let before = runtime.journal(session, 1).await.expect("its journal").len() as u64;
+        let begin = Cost::now();
+        runtime.revive(session).expect("it is there");
+        // It is awake when its first record is there.
+        while !matches!(journal.read(Read::Records { session, from: before + 1, max: 1 }).await, Ok(Rows::Records(rows)) if !rows.is_empty())
+        {
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+        opened.push(ms(begin.spent()));
+        runtime.suspend().await;
+    }
+    let median = |of: Vec<f64>| quantile(of.into_iter(), 0.5);
+    println!("\nfold: a session of {stored} records, median of {rounds}");
+    let (read, decoded) = (median(read), median(decoded));
+    println!("  read and decode, ms  {read:>8.2}");
+    println!("    decode, ms         {decoded:>8.2}");
+    println!("  fold, ms             {:>8.2}", median(folded));
+    println!("  revive to awake, ms  {:>8.2}", median(opened));
+}
+
+/// Live sessions, put to rest and revived, several times.
+async fn passivate(sessions: usize, rounds: usize) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (idle, late) = (Duration::from_secs(5), Duration::from_secs(5) / 8);
+    let before = resident();
+    let journal = Watched::new(RedbJournal::open(dir.path(), Durability::Strict).expect("a store"));
+    let runtime =
+        start(Arc::<Watched>::clone(&journal) as Arc<dyn Journal>, Arc::<Saying>::default(), idle).await;
+    println!("\nrest: {sessions} sessions, each with a run behind it");
+    println!("  round  live, MB  KiB each  resting, MB  rest, ms  CPU µs each  revive and run, CPU µs each");
+    for round in 1..=rounds {
+        let begin = Cost::now();
+        run_each(&runtime, 0..sessions).await;
+        let running = begin.spent().each(sessions);
+        let live = resident();
+        let count = runtime.tree().await.expect("the runtime is alive").sessions.len();
+        // All of them only if none was idle for so long that it rests already.
+        let (begin, closes) = (Cost::now(), journal.counts()[1]);
+        while journal.counts()[1] == closes && begin.spent().wall < idle + late * 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let begin = Cost::now();
+        rest(&runtime).await;
+        let resting = begin.spent();
+        println!(
+            "  {round:>5} {:>9.1} {:>9.1} {:>12.1} {:>9.0} {:>12.1} {:>12.1}   ({count} live)",
+            live as f64 / 1024.0,
+            live.saturating_sub(before) as f64 / sessions as f64,
+            resident() as f64 / 1024.0,
+            ms(resting),
+            resting.each(sessions).cpu,
+            running.cpu,
+        );
+    }
+    let mut accepted = [Vec::new(), Vec::new()];
+    for n in 0..sessions.min(1_000) {
+        // First it is revived, then it is live.
+        for of in &mut accepted {
+            let begin = Cost::now();
+            let run = runtime.submit(request(n)).await.expect("it is accepted");
+            of.push(ms(begin.spent()));
+            runtime.wait(run.run, None).await.expect("it ends");
+        }
+    }
+    for (what, of) in ["accepted when resting", "accepted when live"].iter().zip(&accepted) {
+        let at = |q| quantile(of.iter().copied(), q);
+        println!("  {what:<22} p50 {:.2} ms, p99 {:.2} ms", at(0.5), at(0.99));
+    }
+    rest(&runtime).await;
+    runtime.suspend().await;
+}
+
+fn ms(cost: Cost) -> f64 {
+    cost.wall.as_secs_f64() * 1e3
+}
+
+fn block_on(work: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().expect("a runtime").block_on(work);
+}
+
+fn main() {
+    let begin = Cost::now();
+    if let Ok(state) = env::var(STATE) {
+        return block_on(measured_start(begin, state.as_ref()));
+    }
+    // A test only sees that it works.
+    let size = |name, measured, tried| match common::is_measured() {
+        true => common::option(name, measured),
+        false => tried,
+    };
+    let rounds = size("--rounds", 9, 1);
+    if common::is_wanted("fold") {
+        block_on(fold(size("--records", 10_000, 50), rounds));
+    }
+    if common::is_wanted("rest") {
+        let sessions = size("--sessions", 10_000, 20);
+        block_on(passivate(sessions, size("--rounds", 5, 1)));
+    }
+    if common::is_wanted("start") {
+        compare_starts(size("--stored", 100_000, 50), rounds);
+    }
+}
