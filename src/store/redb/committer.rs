@@ -130,7 +130,7 @@ mod tests {
     use redb::{Builder, StorageBackend, backends::InMemoryBackend};
 
     use super::*;
-    use crate::store::redb::{blobs::Blobs, tables::Tables};
+    use crate::store::redb::{blobs::Blobs, files::System, tables::Tables};
 
     /// A disk that is full from some time on.
     #[derive(Debug, Clone, Default)]
@@ -170,7 +170,8 @@ mod tests {
         let txn = db.begin_write().unwrap();
         Tables::of(&txn).create().unwrap();
         txn.commit().unwrap();
-        let spiller = Spiller::new(Blobs::new(Path::new("no-such-folder").to_owned()));
+        let blobs = Blobs::new(Path::new("no-such-folder").to_owned());
+        let spiller = Spiller::new(blobs, Box::new(System));
         Committer {
             db: Arc::new(db),
             memory: Memory::new(1, 0),

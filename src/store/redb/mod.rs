@@ -12,6 +12,7 @@ mod batch;
 mod blobs;
 mod committer;
 mod fault;
+mod files;
 mod journal;
 mod log;
 mod migrate;

@@ -1,16 +1,17 @@
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
 };
 
-use redb::{Builder, Database, ReadableTable, TableHandle, backends::FileBackend};
+use redb::{Builder, Database, ReadableTable, StorageBackend, TableHandle, backends::FileBackend};
 
 use super::{
-    blobs::{Blobs, make_folder, sync_folder},
+    blobs::{Blobs, Spiller},
     fault::Fault,
+    files::{Files, System},
     migrate,
     tables::{META, Tables},
 };
@@ -28,7 +29,7 @@ const CACHE: usize = 256 << 20;
 /// Bytes of the mark at the beginning of the engine's file.
 const MARK: usize = 9;
 /// Bytes of its first page.
-const PAGE: usize = 4096;
+const PAGE: u64 = 4096;
 /// A file into which nothing was ever written has at most so many bytes.
 const LARGEST_NEW: u64 = 4 << 20;
 
@@ -82,44 +83,71 @@ pub(super) struct Store {
     pub(super) epoch: u64,
     /// The last place taken in the log.
     pub(super) places: u64,
-    pub(super) blobs: Blobs,
+    pub(super) spiller: Spiller,
 }
 
 pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
+    open_over(dir, Box::new(System), file)
+}
+
+/// Opens the store in `dir` over whatever keeps the bytes of the file whose path `backend` is given. It may belong to no
+/// other process from then on.
+pub(super) fn open_over<B: StorageBackend>(
+    dir: &Path,
+    mut files: Box<dyn Files>,
+    backend: impl FnOnce(&Path) -> Result<B, Fault>,
+) -> Result<Store, OpenError> {
     let path = dir.join(FILE);
     let explain = |fault| explain(dir, &path, fault);
-    make_folder(dir).map_err(explain)?;
-    let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
-    let db = database(file, &path).map_err(explain)?;
+    files.make_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    let db = database(backend(&path).map_err(explain)?, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let (epoch, places) = begin(&path, &db, explain)?;
     let blobs = dir.join(BLOBS);
-    make_folder(&blobs).map_err(explain)?;
+    files.make_folder(&blobs).map_err(Fault::at(&blobs)).map_err(explain)?;
     // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
-    sync_folder(dir).map_err(explain)?;
+    files.sync_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
     let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
-    above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
-    Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs) })
+    if let Some(above) = above.parent() {
+        files.sync_folder(above).map_err(Fault::at(above)).map_err(explain)?;
+    }
+    Ok(Store { dir: dir.to_owned(), db, epoch, places, spiller: Spiller::new(Blobs::new(blobs), files) })
 }
 
-fn database(file: File, path: &Path) -> Result<Database, Fault> {
-    let same = file.try_clone().map_err(Fault::at(path))?;
-    // From here on no other process has it.
-    let backend = FileBackend::new(file)?;
-    if is_unfinished(&same).map_err(Fault::at(path))? {
-        same.set_len(0).map_err(Fault::at(path))?;
+/// The file of a store, held by this process alone.
+pub(super) fn file(path: &Path) -> Result<FileBackend, Fault> {
+    let file = own(path, OpenOptions::new().read(true)).map_err(Fault::at(path))?;
+    // The engine takes the same lock when it reads the file, which is too late: an unfinished one is cut before.
+    match file.try_lock() {
+        Ok(()) => Ok(FileBackend::new(file)?),
+        Err(TryLockError::WouldBlock) => Err(redb::DatabaseError::DatabaseAlreadyOpen.into()),
+        Err(TryLockError::Error(source)) => Err(Fault::at(path)(source)),
+    }
+}
+
+fn database(backend: impl StorageBackend, path: &Path) -> Result<Database, Fault> {
+    if is_unfinished(&backend).map_err(Fault::at(path))? {
+        backend.set_len(0).map_err(Fault::at(path))?;
     }
     Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
 /// its first page.
-fn is_unfinished(file: &File) -> io::Result<bool> {
-    let mut bytes = Vec::new();
-    let read = file.take(LARGEST_NEW + 1).read_to_end(&mut bytes)? as u64;
+fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
+    let length = file.len()?;
     let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
-    let mark = &bytes[..bytes.len().min(MARK)];
-    Ok((1..=LARGEST_NEW).contains(&read) && is_empty(mark) && is_empty(bytes.get(PAGE..).unwrap_or_default()))
+    let mut mark = [0; MARK];
+    let marked = mark.len().min(usize::try_from(length).unwrap_or(MARK));
+    file.read(0, &mut mark[..marked])?;
+    if !(1..=LARGEST_NEW).contains(&length) || !is_empty(&mark) {
+        return Ok(false);
+    }
+    let mut rest = vec![0; usize::try_from(length.saturating_sub(PAGE)).unwrap_or_default()];
+    if !rest.is_empty() {
+        file.read(PAGE, &mut rest)?;
+    }
+    Ok(is_empty(&rest))
 }
 
 /// Checks what the store is, brings it up to date, and begins the next epoch in it: the epoch, and the last place in the log.
