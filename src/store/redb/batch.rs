@@ -41,6 +41,11 @@ impl Memory {
     pub(super) fn new(epoch: u64, places: u64) -> Self {
         Self { epoch, open: HashMap::new(), last_item: epoch << 32, places }
     }
+
+    /// The epoch.
+    pub(super) const fn epoch(&self) -> u64 {
+        self.epoch
+    }
 }
 
 /// The writes of one transaction.

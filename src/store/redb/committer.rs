@@ -15,6 +15,7 @@ use super::{
     blobs::Spiller,
     fault::Fault,
     journal::Durability,
+    past,
 };
 
 /// A relaxed store goes to disk when it has been idle for so long,
@@ -63,7 +64,7 @@ impl Committer {
                 self.settle();
             }
         }
-        self.settle();
+        self.close();
     }
 
     pub(super) fn commit(&mut self, batch: Vec<Write>) -> Answer {
@@ -100,6 +101,17 @@ impl Committer {
         if let Err(fault) = flush(&self.db) {
             let error = self.fail(&fault);
             tracing::error!(error, "what was acknowledged since the last flush is not on disk");
+        }
+    }
+
+    /// Leaves the store in order: the next process need not look for what is damaged. What a relaxed store has acknowledged
+    /// goes to disk with the mark.
+    fn close(&mut self) {
+        if self.failed.is_none()
+            && let Err(fault) = past::close(&self.db, self.memory.epoch())
+        {
+            let error = self.fail(&fault);
+            tracing::error!(error, "the store was not closed in order");
         }
     }
 
