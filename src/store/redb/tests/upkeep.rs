@@ -266,3 +266,75 @@ fn a_killed_session_whose_end_is_damaged_is_not_read() {
         assert!(matches!(read, Rows::Records(read) if read.len() == records.len()));
     }
 }
+
+#[test]
+fn tmp_measure() {
+    use hermod_actors::model::*;
+    use hermod_actors::port::*;
+    use std::sync::Arc;
+    for n in [10u128, 10_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = RedbJournal::open(dir.path(), crate::store::redb::Durability::Relaxed).unwrap();
+        for part in 0..n.div_ceil(500) {
+            let ids: Vec<_> =
+                (part * 500..n.min(part * 500 + 500)).map(|i| SessionId::from_bits((1 << 90) + i)).collect();
+            let opened = block_on(journal.commit(ids.iter().map(|id| Write::Open(*id)).collect())).unwrap();
+            let batch = ids
+                .iter()
+                .zip(opened)
+                .map(|(id, opened)| {
+                    let Written::Opened(o) = opened else { panic!() };
+                    let end = CallEnd::ok("x".repeat(300));
+                    let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
+                    let record = Arc::new(Record {
+                        at: Timestamp(1),
+                        active_ms: 0,
+                        body: Body::CallEnded(CallEnded { call, attempt: 1, end }),
+                    });
+                    let mut a = Append::new(*id, o.incarnation, 1, vec![record; 10]);
+                    let run = RunId::from_bits(id.bits());
+                    a.index.push(Index::Session(SessionRow {
+                        id: *id,
+                        key: format!("{id}").into(),
+                        opened_at: Timestamp(0),
+                    }));
+                    a.index.push(Index::Run(Box::new(RunRow {
+                        id: run,
+                        session: *id,
+                        account: run.into(),
+                        state: RunState::Running,
+                        accepted_at: Timestamp(0),
+                        started_at: None,
+                        ended_at: None,
+                        ended: None,
+                        iterations: 0,
+                        usage: Usage::default(),
+                        first: 1,
+                        last: 1,
+                    })));
+                    Write::Append(Box::new(a))
+                })
+                .collect();
+            block_on(journal.commit(batch)).unwrap();
+        }
+        drop(journal);
+        let mut store = crate::store::redb::open::open(dir.path()).unwrap();
+        for _ in 0..3 {
+            let t = tokio::time::Instant::now();
+            let seen = look(&store.db, store.spiller.blobs()).unwrap();
+            println!("look {n}: {} runs {} damages {:?}", seen.runs, seen.damages.len(), t.elapsed());
+        }
+        let bytes = std::fs::metadata(dir.path().join("hermod.redb")).unwrap().len();
+        let t = tokio::time::Instant::now();
+        store.db.check_integrity().unwrap();
+        println!("integrity {bytes} bytes {:?}", t.elapsed());
+        let t = tokio::time::Instant::now();
+        let txn = store.db.begin_write().unwrap();
+        let s = txn.stats().unwrap();
+        println!("stats {} pages {:?}", s.allocated_pages(), t.elapsed());
+        drop(txn);
+        let t = tokio::time::Instant::now();
+        let c = check_over(&mut store.db, store.spiller.blobs(), &|_, _| Ok(None)).unwrap();
+        println!("check {:?} {} {:?}", c.counts, c.damages.len(), t.elapsed());
+    }
+}
