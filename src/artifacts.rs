@@ -16,7 +16,10 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use hermod_actors::port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper};
+use hermod_actors::{
+    model::SessionId,
+    port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper},
+};
 use tokio::task::spawn_blocking;
 
 const FOLDER: &str = "artifacts";
@@ -41,6 +44,21 @@ impl FileArtifacts {
             Err(error) => return Err(error),
         }
         Ok(Self { root: root.into() })
+    }
+
+    /// Those of a state directory, to look at them: nothing is removed.
+    pub fn to_look_at(state: &Path) -> Self {
+        Self { root: state.join(FOLDER).into() }
+    }
+
+    /// Bytes of an artifact of a session; `None` if there is none of this name.
+    pub fn length(&self, session: SessionId, handle: &str) -> io::Result<Option<u64>> {
+        let Some(name) = ArtifactName::of_handle(session, handle) else { return Ok(None) };
+        match fs::metadata(self.path(name)) {
+            Ok(found) => Ok(Some(found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn path(&self, name: ArtifactName) -> PathBuf {
@@ -160,11 +178,9 @@ impl Drop for Unfinished {
     }
 }
 
-/// Makes a folder that nobody else may enter; it and the one above it are durable.
+/// Makes a folder that nobody else may enter; it and the one above it are durable. Who made it may have been killed before
+/// it synced them, so that is done even if it is there.
 fn make_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     // Both it and its parent may be new.
     path.ancestors().skip(1).take(2).try_for_each(|above| File::open(above)?.sync_all())
@@ -189,7 +205,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use hermod_actors::{
-        model::{CallId, RunId, SessionId},
+        model::{CallId, RunId},
         testkit::artifacts_contract,
     };
 

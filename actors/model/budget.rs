@@ -221,7 +221,11 @@ mod tests {
         };
         let usd = told(Dimension::Usd, 5_000_000_000, 4_120_000_000);
         assert!(usd.starts_with("usd limit of $5 reached: $4.12 spent, $0 reserved"), "{usd}");
-        assert!(told(Dimension::Usd, 100_000, 1).starts_with("usd limit of $0.0001 reached: $0.000000001 spent"));
-        assert!(told(Dimension::Tokens, 80, 0).starts_with("tokens limit of 80 reached: 0 spent, 0 reserved"));
+        assert!(
+            told(Dimension::Usd, 100_000, 1).starts_with("usd limit of $0.0001 reached: $0.000000001 spent")
+        );
+        assert!(
+            told(Dimension::Tokens, 80, 0).starts_with("tokens limit of 80 reached: 0 spent, 0 reserved")
+        );
     }
 }

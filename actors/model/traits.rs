@@ -209,7 +209,8 @@ impl Price {
     /// than these prices hold for.
     pub fn at_most(&self, input: u64, output: u64) -> Option<u64> {
         let holds = self.up_to.is_none_or(|most| input <= most);
-        let cost = input.saturating_mul(self.dearest_input()).saturating_add(output.saturating_mul(self.output));
+        let cost =
+            input.saturating_mul(self.dearest_input()).saturating_add(output.saturating_mul(self.output));
         holds.then_some(cost)
     }
 

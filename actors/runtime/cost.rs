@@ -165,7 +165,13 @@ mod tests {
             [accepted(), started(1, 1, "b"), started(1, 2, "a"), answered(1, 2, Some(usage(1, 1)))];
         check(&fell_back, Some(3_000), &[]);
         let call = CallId { run: RUN, iteration: 1, n: 0 };
-        let late = |attempt| LateSettled { call, attempt, usage: usage(2, 0), usd: None, booked: Amounts::default() };
+        let late = |attempt| LateSettled {
+            call,
+            attempt,
+            usage: usage(2, 0),
+            usd: None,
+            booked: Amounts::default(),
+        };
         let late = |attempt| record(Body::LateSettled(late(attempt)));
         check(&[fell_back.as_slice(), &[late(1)]].concat(), None, &["b"]);
         check(&[fell_back.as_slice(), &[late(2)]].concat(), Some(5_000), &[]);

@@ -108,7 +108,7 @@ async fn a_session_rests_when_it_has_been_idle() {
     let journal = MemoryJournal::new();
     let runtime = start(&journal).await;
     let first = one_run(&runtime).await;
-    sleep(IDLE - STEP).await;
+    sleep(IDLE.saturating_sub(STEP)).await;
     assert_eq!(places(&runtime).await, [SessionPlace::Live], "it is still young");
     assert_eq!(journal.open_sessions(), 1);
     sleep(IDLE / 4).await;
@@ -165,9 +165,9 @@ fn tasks_at_the_edge_are_run_in_their_order() {
             check_completes(&runtime, *accepted).await;
         }
         let records = runtime.journal(first.session, 1).await.unwrap();
-        let inputs = records.iter().filter_map(|(_, record)| match &record.body {
-            Body::RunAccepted(accepted) => Some(accepted.input.to_string()),
-            _ => None,
+        let inputs = records.iter().filter_map(|(_, record)| {
+            let Body::RunAccepted(accepted) = &record.body else { return None };
+            Some(accepted.input.to_string())
         });
         assert_eq!(inputs.collect::<Vec<_>>(), ["do it", "0", "1", "2", "3"]);
         let revivals = count(&runtime, first.session, Kind::SessionRevived).await;
@@ -361,10 +361,10 @@ async fn storm(seed: u64) {
     let mut inputs = BTreeMap::new();
     for accepted in &all {
         let records = runtime.journal(accepted[0].session, 1).await.unwrap();
-        let texts = records.iter().filter_map(|(_, record)| match &record.body {
+        let texts = records.iter().filter_map(|(_, record)| {
+            let Body::RunAccepted(accepted) = &record.body else { return None };
             // A message that came too late for its run is the input of another.
-            Body::RunAccepted(accepted) if accepted.input.len() == 1 => Some(accepted.input.to_string()),
-            _ => None,
+            (accepted.input.len() == 1).then(|| accepted.input.to_string())
         });
         assert_eq!(texts.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5"], "seed {seed}");
         inputs.insert(accepted[0].session, records);
@@ -373,10 +373,9 @@ async fn storm(seed: u64) {
         }
     }
     for (session, next) in steered.borrow().iter() {
-        let heard = inputs[session].iter().any(|(_, record)| match &record.body {
-            Body::MessageSteered(message) => message.next == *next,
-            _ => false,
-        });
+        let heard = inputs[session].iter().any(
+            |(_, record)| matches!(&record.body, Body::MessageSteered(message) if message.next == *next),
+        );
         assert!(heard, "seed {seed}: a message to {session} is not on disk");
     }
     check_forgotten(runtime, &journal, &format!("seed {seed}")).await;

@@ -3,9 +3,8 @@
 
 use crate::{
     model::{
-        AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted,
-        NewAccount, Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage,
-        WhyAgain,
+        AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted, NewAccount,
+        Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
-        Dimension, EffectClass, Ended, ModelRef, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec, Seq,
-        Timestamp, Usage,
+        Dimension, EffectClass, Ended, ModelRef, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec,
+        Seq, Timestamp, Usage,
     },
     turn::{
         asking::{Asked, Asking, Pause},

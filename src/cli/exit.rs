@@ -131,7 +131,12 @@ impl From<&StartError> for Exit {
     fn from(error: &StartError) -> Self {
         match error {
             StartError::Store(OpenError::Busy { .. }) => Self::Busy,
-            StartError::Store(OpenError::Newer { .. } | OpenError::Corrupt { .. } | OpenError::Io { .. })
+            StartError::Store(
+                OpenError::Newer { .. }
+                | OpenError::Older { .. }
+                | OpenError::Corrupt { .. }
+                | OpenError::Io { .. },
+            )
             | StartError::State { .. }
             | StartError::Script { .. } => Self::Store,
             StartError::NoHome

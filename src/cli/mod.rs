@@ -22,6 +22,7 @@ mod runs;
 mod sessions;
 mod steer;
 mod stop;
+mod store;
 mod table;
 mod telemetry;
 mod terminal;
@@ -66,6 +67,7 @@ enum Command {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
+    Store(store::StoreArgs),
     Rehearse(rehearse::RehearseArgs),
     Wire(wire::WireArgs),
     Config(config::ConfigArgs),
@@ -135,6 +137,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Store(args) => return store::execute(args, variables),
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,

@@ -54,6 +54,11 @@ impl Memory {
             self.open.shrink_to(self.open.len() * 2);
         }
     }
+
+    /// The epoch.
+    pub(super) const fn epoch(&self) -> u64 {
+        self.epoch
+    }
 }
 
 /// The writes of one transaction.

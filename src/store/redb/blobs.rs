@@ -2,15 +2,13 @@ use std::{
     borrow::Cow,
     collections::BTreeSet,
     fmt::Write as _,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 
-use super::fault::Fault;
+use super::{fault::Fault, files::Files};
 
 /// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.
 const LONGEST: usize = 16 * 1024;
@@ -98,6 +96,7 @@ fn refer(value: &[u8]) -> [u8; REFERENCE] {
 #[derive(Debug)]
 pub(super) struct Spiller {
     blobs: Blobs,
+    files: Box<dyn Files>,
     /// Folders whose entries are not all on disk.
     dirty: BTreeSet<u8>,
     /// Folders that are themselves on disk, as far as this process knows.
@@ -105,8 +104,8 @@ pub(super) struct Spiller {
 }
 
 impl Spiller {
-    pub(super) fn new(blobs: Blobs) -> Self {
-        Self { blobs, dirty: BTreeSet::new(), known: BTreeSet::new() }
+    pub(super) fn new(blobs: Blobs, files: Box<dyn Files>) -> Self {
+        Self { blobs, files, dirty: BTreeSet::new(), known: BTreeSet::new() }
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -128,52 +127,40 @@ impl Spiller {
     /// Must return before the commit of what refers to the blobs.
     pub(super) fn sync(&mut self) -> Result<(), Fault> {
         for first in std::mem::take(&mut self.dirty) {
-            sync_folder(&self.blobs.folder(first))?;
+            self.sync_folder(&self.blobs.folder(first))?;
             if self.known.insert(first) {
-                sync_folder(&self.blobs.root)?;
+                self.sync_folder(&self.blobs.root.clone())?;
             }
         }
         Ok(())
     }
 
-    fn write(&self, path: &Path, value: &[u8]) -> Result<(), Fault> {
+    fn sync_folder(&mut self, path: &Path) -> Result<(), Fault> {
+        self.files.sync_folder(path).map_err(Fault::at(path))
+    }
+
+    fn write(&mut self, path: &Path, value: &[u8]) -> Result<(), Fault> {
         // Only a file that was synced has its final name; the length tells one that a bad disk cut.
         if fs::metadata(path).is_ok_and(|found| found.len() == value.len() as u64) {
             return Ok(());
         }
         let new = self.blobs.root.join("new");
-        let written =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).and_then(
-                |mut file| {
-                    file.write_all(value)?;
-                    file.sync_all()
-                },
-            );
-        written.map_err(Fault::at(&new))?;
+        self.files.write(&new, value).map_err(Fault::at(&new))?;
         if let Some(folder) = path.parent() {
-            make_folder(folder)?;
+            self.files.make_folder(folder).map_err(Fault::at(folder))?;
         }
-        fs::rename(&new, path).map_err(Fault::at(path))
+        self.files.rename(&new, path).map_err(Fault::at(path))
     }
-}
-
-/// Makes a folder that only its owner may enter, unless it is there.
-pub(super) fn make_folder(path: &Path) -> Result<(), Fault> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Fault::at(path))
-}
-
-/// Brings the entries of a folder to disk.
-pub(super) fn sync_folder(path: &Path) -> Result<(), Fault> {
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(Fault::at(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redb::files::System;
 
     fn check(value: &[u8], spilled: bool) {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()));
+        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System));
         let stored = spiller.store(value).unwrap().into_owned();
         assert_eq!(Blobs::is_spilled(&stored), spilled);
         assert_eq!(spiller.store(value).unwrap(), stored, "a value has one name");
@@ -194,7 +181,7 @@ mod tests {
     #[test]
     fn a_lost_value_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()));
+        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System));
         let stored = spiller.store(vec![7; 20_000]).unwrap().into_owned();
         let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
             Err(Unreadable::Lost(text)) => assert!(text.contains(why), "{text}"),

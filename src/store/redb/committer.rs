@@ -15,6 +15,7 @@ use super::{
     blobs::Spiller,
     fault::Fault,
     journal::Durability,
+    past,
 };
 
 /// A relaxed store goes to disk when it has been idle for so long,
@@ -63,7 +64,7 @@ impl Committer {
                 self.settle();
             }
         }
-        self.settle();
+        self.close();
     }
 
     pub(super) fn commit(&mut self, batch: Vec<Write>) -> Answer {
@@ -103,6 +104,17 @@ impl Committer {
         }
     }
 
+    /// Leaves the store in order: the next process need not look for what is damaged. What a relaxed store has acknowledged
+    /// goes to disk with the mark.
+    fn close(&mut self) {
+        if self.failed.is_none()
+            && let Err(fault) = past::close(&self.db, self.memory.epoch())
+        {
+            let error = self.fail(&fault);
+            tracing::error!(error, "the store was not closed in order");
+        }
+    }
+
     fn fail(&mut self, fault: &Fault) -> String {
         let failed = fault.to_string();
         tracing::error!(error = failed, "the store takes no more writes");
@@ -130,7 +142,7 @@ mod tests {
     use redb::{Builder, StorageBackend, backends::InMemoryBackend};
 
     use super::*;
-    use crate::store::redb::{blobs::Blobs, tables::Tables};
+    use crate::store::redb::{blobs::Blobs, files::System, tables::Tables};
 
     /// A disk that is full from some time on.
     #[derive(Debug, Clone, Default)]
@@ -170,7 +182,8 @@ mod tests {
         let txn = db.begin_write().unwrap();
         Tables::of(&txn).create().unwrap();
         txn.commit().unwrap();
-        let spiller = Spiller::new(Blobs::new(Path::new("no-such-folder").to_owned()));
+        let blobs = Blobs::new(Path::new("no-such-folder").to_owned());
+        let spiller = Spiller::new(blobs, Box::new(System));
         Committer {
             db: Arc::new(db),
             memory: Memory::new(1, 0),

@@ -34,4 +34,12 @@ macro_rules! engine_errors {
     )*};
 }
 
-engine_errors!(CommitError, DatabaseError, SetDurabilityError, StorageError, TableError, TransactionError);
+engine_errors!(
+    CommitError,
+    CompactionError,
+    DatabaseError,
+    SetDurabilityError,
+    StorageError,
+    TableError,
+    TransactionError
+);

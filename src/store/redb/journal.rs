@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
     batch::Memory,
-    blobs::{Blobs, Spiller},
+    blobs::Blobs,
     committer::{Committer, Job},
     fault::Fault,
     open::{self, OpenError, Store},
@@ -54,12 +54,12 @@ impl RedbJournal {
     }
 
     pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
-        let Store { dir, db, epoch, places, blobs } = store;
-        let db = Arc::new(db);
+        let Store { dir, db, epoch, places, spiller } = store;
+        let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
         let committer = Committer {
             db: Arc::clone(&db),
             memory: Memory::new(epoch, places),
-            spiller: Spiller::new(blobs.clone()),
+            spiller,
             durability,
             pending: 0,
             failed: None,

@@ -25,12 +25,18 @@ pub(super) struct Tail {
     /// The sequence of its last record.
     pub(super) last: Seq,
     /// Rows since the last mark.
-    unmarked: u64,
+    pub(super) unmarked: u64,
 }
 
 impl Tail {
     pub(super) fn of((place, last, unmarked): (u64, Seq, u64)) -> Self {
         Self { place, last, unmarked }
+    }
+
+    /// Counts a row more since the last mark, and says whether it is to be marked.
+    pub(super) fn grow(&mut self) -> bool {
+        self.unmarked = (self.unmarked + 1) % MARKED;
+        self.unmarked == 0
     }
 }
 
@@ -75,12 +81,15 @@ fn put(
     *places += 1;
     tail.place = *places;
     tables.log.open()?.insert(tail.place, row)?;
-    tail.unmarked += 1;
-    if tail.unmarked == MARKED {
-        tail.unmarked = 0;
+    if tail.grow() {
         tables.marks.open()?.insert((session.bits(), tail.last), tail.place)?;
     }
     Ok(())
+}
+
+/// The session that a row belongs to.
+pub(super) fn owner(bytes: &[u8]) -> Result<SessionId, String> {
+    take(&mut &*bytes).map(|owner| SessionId::from_bits(u128::from_le_bytes(owner)))
 }
 
 /// A row as it is stored.

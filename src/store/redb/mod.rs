@@ -5,19 +5,31 @@
 //! - Reads run on a snapshot in the calling task as long as they are short (64 KiB of rows and nothing spilled, which is
 //!   below 0.2 ms); what is longer begins again on the blocking pool.
 //! - Fences: the epoch is a row that every opening raises, the incarnations within it are in the committer's memory.
+//! - An epoch that ended in order is marked. After any other one the unfinished runs are looked at when the store is opened,
+//!   and after another boot of the machine the file as a whole, unless it is large.
 //! - Blobs are never deleted: a crash between a blob and its row, or a row that is taken from an inbox, leaves one behind.
 
 mod accounts;
 mod batch;
 mod blobs;
+mod check;
 mod committer;
+mod compact;
+mod damage;
 mod fault;
+mod files;
 mod journal;
 mod log;
+mod look;
 mod migrate;
 mod open;
+mod past;
 mod read;
 mod tables;
+#[cfg(test)]
+mod tests;
 
+pub use check::{Artifacts, Checked, Counts, check};
+pub use damage::Damage;
 pub use journal::{Durability, RedbJournal};
 pub use open::OpenError;

@@ -1,34 +1,39 @@
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
 };
 
-use redb::{Builder, Database, ReadableTable, TableHandle, backends::FileBackend};
+use hermod_actors::port::Clock as _;
+use redb::{Builder, Database, StorageBackend, backends::FileBackend};
+use sha2::{Digest, Sha256};
 
 use super::{
-    blobs::{Blobs, make_folder, sync_folder},
+    blobs::{Blobs, Spiller},
+    compact::{Counted, compact},
     fault::Fault,
+    files::{Files, System},
+    look::{Look, look},
     migrate,
+    past::{self, BOOT, EPOCH, End, SCHEMA_VERSION},
     tables::{META, Tables},
 };
+use crate::clock::{self, SystemClock};
 
 const FILE: &str = "hermod.redb";
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.
-const SCHEMA: u64 = 2;
-const SCHEMA_VERSION: &str = "schema_version";
-const EPOCH: &str = "epoch";
+pub(super) const SCHEMA: u64 = 2;
 /// An upper bound that fills as pages are read; nothing is allocated before.
 const CACHE: usize = 256 << 20;
 
 /// Bytes of the mark at the beginning of the engine's file.
 const MARK: usize = 9;
 /// Bytes of its first page.
-const PAGE: usize = 4096;
+const PAGE: u64 = 4096;
 /// A file into which nothing was ever written has at most so many bytes.
 const LARGEST_NEW: u64 = 4 << 20;
 
@@ -51,6 +56,16 @@ pub enum OpenError {
         /// Its version.
         found: u64,
         /// The newest one that can be read.
+        known: u64,
+    },
+    /// An older version has written it, and it is not to be changed now.
+    #[error("{} has schema version {found}, and only {known} can be checked: open it once, as `hermod runs list` does, and it is brought up to date", path.display())]
+    Older {
+        /// The store's file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The one that can be checked.
         known: u64,
     },
     /// It is no store, or a damaged one.
@@ -82,77 +97,187 @@ pub(super) struct Store {
     pub(super) epoch: u64,
     /// The last place taken in the log.
     pub(super) places: u64,
-    pub(super) blobs: Blobs,
+    pub(super) spiller: Spiller,
+}
+
+/// What a store stands on, beside its own file.
+pub(super) struct Ground {
+    pub(super) files: Box<dyn Files>,
+    /// The boot of the machine.
+    pub(super) boot: u64,
+}
+
+impl Ground {
+    /// This machine.
+    pub(super) fn here() -> Self {
+        let boot = Sha256::digest(clock::boot());
+        let mut first = [0; 8];
+        first.copy_from_slice(&boot[..8]);
+        Self { files: Box::new(System), boot: u64::from_le_bytes(first) }
+    }
 }
 
 pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
-    let path = dir.join(FILE);
-    let explain = |fault| explain(dir, &path, fault);
-    make_folder(dir).map_err(explain)?;
-    let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
-    let db = database(file, &path).map_err(explain)?;
-    name_owner(&dir.join(OWNER)).map_err(explain)?;
-    let (epoch, places) = begin(&path, &db, explain)?;
-    let blobs = dir.join(BLOBS);
-    make_folder(&blobs).map_err(explain)?;
-    // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
-    sync_folder(dir).map_err(explain)?;
-    let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
-    above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
-    Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs) })
+    open_over(dir, Ground::here(), file)
 }
 
-fn database(file: File, path: &Path) -> Result<Database, Fault> {
-    let same = file.try_clone().map_err(Fault::at(path))?;
-    // From here on no other process has it.
-    let backend = FileBackend::new(file)?;
-    if is_unfinished(&same).map_err(Fault::at(path))? {
-        same.set_len(0).map_err(Fault::at(path))?;
+/// Opens the store in `dir` over whatever keeps the bytes of the file whose path `backend` is given. It may belong to no
+/// other process from then on.
+pub(super) fn open_over<B: StorageBackend>(
+    dir: &Path,
+    Ground { mut files, boot }: Ground,
+    backend: impl FnOnce(&Path) -> Result<B, Fault>,
+) -> Result<Store, OpenError> {
+    let path = dir.join(FILE);
+    let explain = |fault| explain(dir, &path, fault);
+    files.make_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    let (mut db, bytes) = database(backend(&path).map_err(explain)?, &path).map_err(explain)?;
+    name_owner(&dir.join(OWNER)).map_err(explain)?;
+    let past = past::read(&db, boot).map_err(explain)?.accept(&path)?;
+    if past.end == End::OtherBoot {
+        past::inspect(&mut db, bytes).map_err(explain)?;
     }
-    Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
+    let counted = past.is_current().then(|| compact(&mut db, bytes)).transpose().map_err(explain)?.flatten();
+    let begin = Begin { epoch: past.epoch.saturating_add(1), boot, schema: past.schema, counted };
+    let places = begin.commit(&db).map_err(explain)?;
+    let blobs = dir.join(BLOBS);
+    files.make_folder(&blobs).map_err(Fault::at(&blobs)).map_err(explain)?;
+    // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
+    files.sync_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    if let Some(above) = above.parent() {
+        files.sync_folder(above).map_err(Fault::at(above)).map_err(explain)?;
+    }
+    let spiller = Spiller::new(Blobs::new(blobs), files);
+    if past.end != End::Orderly {
+        look_at_ends(&path, &db, &spiller).map_err(explain)??;
+    }
+    Ok(Store { dir: dir.to_owned(), db, epoch: begin.epoch, places, spiller })
+}
+
+/// A store that is held to look at it, and not to work in it: no epoch begins.
+pub(super) struct Held {
+    dir: PathBuf,
+    path: PathBuf,
+    pub(super) db: Database,
+    pub(super) blobs: Blobs,
+    /// The size of its file.
+    pub(super) bytes: u64,
+}
+
+impl Held {
+    /// What a fault in it means.
+    pub(super) fn explain(&self, fault: Fault) -> OpenError {
+        explain(&self.dir, &self.path, fault)
+    }
+}
+
+/// Holds the store in `dir`, which must be there.
+pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
+    let path = dir.join(FILE);
+    let explain = |fault| explain(dir, &path, fault);
+    fs::metadata(&path).map_err(Fault::at(&path)).map_err(explain)?;
+    let (db, bytes) = file(&path).and_then(|file| database(file, &path)).map_err(explain)?;
+    name_owner(&dir.join(OWNER)).map_err(explain)?;
+    let past = past::read(&db, 0).map_err(explain)?.accept(&path)?;
+    if !past.is_current() {
+        return Err(OpenError::Older { path, found: past.schema, known: SCHEMA });
+    }
+    Ok(Held { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
+}
+
+/// The file of a store, held by this process alone.
+pub(super) fn file(path: &Path) -> Result<FileBackend, Fault> {
+    let file = own(path, OpenOptions::new().read(true)).map_err(Fault::at(path))?;
+    // The engine takes the same lock when it reads the file, which is too late: an unfinished one is cut before.
+    match file.try_lock() {
+        Ok(()) => Ok(FileBackend::new(file)?),
+        Err(TryLockError::WouldBlock) => Err(redb::DatabaseError::DatabaseAlreadyOpen.into()),
+        Err(TryLockError::Error(source)) => Err(Fault::at(path)(source)),
+    }
+}
+
+/// The database, and the size of its file.
+fn database(backend: impl StorageBackend, path: &Path) -> Result<(Database, u64), Fault> {
+    if is_unfinished(&backend).map_err(Fault::at(path))? {
+        backend.set_len(0).map_err(Fault::at(path))?;
+    }
+    let bytes = backend.len().map_err(Fault::at(path))?;
+    Ok((Builder::new().set_cache_size(CACHE).create_with_backend(backend)?, bytes))
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
 /// its first page.
-fn is_unfinished(file: &File) -> io::Result<bool> {
-    // What a large store holds is not read for this.
-    if file.metadata()?.len() > LARGEST_NEW {
+fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
+    let length = file.len()?;
+    let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
+    let mut mark = [0; MARK];
+    let marked = mark.len().min(usize::try_from(length).unwrap_or(MARK));
+    file.read(0, &mut mark[..marked])?;
+    if !(1..=LARGEST_NEW).contains(&length) || !is_empty(&mark) {
         return Ok(false);
     }
-    let mut bytes = Vec::new();
-    let read = file.take(LARGEST_NEW + 1).read_to_end(&mut bytes)? as u64;
-    let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
-    let mark = &bytes[..bytes.len().min(MARK)];
-    Ok((1..=LARGEST_NEW).contains(&read) && is_empty(mark) && is_empty(bytes.get(PAGE..).unwrap_or_default()))
+    let mut rest = vec![0; usize::try_from(length.saturating_sub(PAGE)).unwrap_or_default()];
+    if !rest.is_empty() {
+        file.read(PAGE, &mut rest)?;
+    }
+    Ok(is_empty(&rest))
 }
 
-/// Checks what the store is, brings it up to date, and begins the next epoch in it: the epoch, and the last place in the log.
-fn begin(path: &Path, db: &Database, explain: impl Fn(Fault) -> OpenError) -> Result<(u64, u64), OpenError> {
-    let begun = || -> Result<Result<(u64, u64), OpenError>, Fault> {
+/// The beginning of an epoch.
+struct Begin {
+    epoch: u64,
+    boot: u64,
+    /// What the store has been until now.
+    schema: u64,
+    counted: Option<Counted>,
+}
+
+impl Begin {
+    /// Brings the store up to date, and begins the epoch: the last place in the log.
+    fn commit(&self, db: &Database) -> Result<u64, Fault> {
         let mut txn = db.begin_write()?;
         txn.set_quick_repair(true);
-        let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
-        if !tables.is_empty() && tables.iter().all(|table| table != META.name()) {
-            let reason = format!("it belongs to another program (tables: {})", tables.join(", "));
-            return Ok(Err(OpenError::Corrupt { path: path.to_owned(), reason }));
-        }
         let mut meta = txn.open_table(META)?;
-        let found = meta.get(SCHEMA_VERSION)?.map_or(SCHEMA, |version| version.value());
-        if found > SCHEMA {
-            return Ok(Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA }));
-        }
-        let epoch = meta.get(EPOCH)?.map_or(0, |epoch| epoch.value()).saturating_add(1);
         meta.insert(SCHEMA_VERSION, SCHEMA)?;
-        meta.insert(EPOCH, epoch)?;
+        meta.insert(EPOCH, self.epoch)?;
+        meta.insert(BOOT, self.boot)?;
         drop(meta);
-        if found == 1 {
+        if let Some(counted) = &self.counted {
+            counted.note(&txn)?;
+        }
+        if self.schema == 1 {
             migrate::from_1(&txn)?;
         }
         let places = Tables::of(&txn).create()?;
         txn.commit()?;
-        Ok(Ok((epoch, places)))
-    };
-    begun().map_err(explain)?
+        Ok(places)
+    }
+}
+
+/// Looks at what a process has left that did not end in order. What is wrong with a session is told, and concerns it alone:
+/// it shows when its records are read.
+fn look_at_ends(path: &Path, db: &Database, spiller: &Spiller) -> Result<Result<(), OpenError>, Fault> {
+    let clock = SystemClock::default();
+    let Look { runs, damages } = look(db, spiller.blobs())?;
+    tracing::debug!(
+        runs,
+        ms = clock.monotonic_ms(),
+        "the store did not end in order; its unfinished runs were looked at"
+    );
+    let (of_sessions, of_store): (Vec<_>, Vec<_>) =
+        damages.iter().partition(|damage| damage.session.is_some());
+    for damage in &of_sessions {
+        tracing::error!(%damage, "a session is damaged; `hermod store check` looks at all of them");
+    }
+    Ok(match of_store[..] {
+        [] => Ok(()),
+        [first, ..] => {
+            let more = of_store.len() - 1;
+            let reason = format!("{first}, and {more} more; `hermod store check` names all that is damaged");
+            Err(OpenError::Corrupt { path: path.to_owned(), reason })
+        }
+    })
 }
 
 /// Opens a file for writing, or makes one that only its owner may read.

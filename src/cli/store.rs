@@ -1,0 +1,95 @@
+//! `hermod store`: the store itself.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{
+    exit::{Exit, Failure},
+    output::{print, print_json},
+    table,
+};
+use crate::{
+    artifacts::FileArtifacts,
+    daemon::{self, StartError},
+    environment::Variables,
+    store::redb::{Checked, Damage, check},
+};
+
+/// The store itself
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Read all of the store, and say what is damaged; no other hermod may have it open
+    Check {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does what the verb says.
+pub(crate) fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, Failure> {
+    let Verb::Check { json } = args.verb;
+    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+    let artifacts =
+        FileArtifacts::open(&state).map_err(|source| StartError::State { path: state.clone(), source })?;
+    let checked =
+        check(&state, &|session, name| artifacts.length(session, name)).map_err(StartError::from)?;
+    match json {
+        true => print_json(&object(&checked))?,
+        false => print(&text(&checked))?,
+    }
+    Ok(if checked.damages.is_empty() { Exit::Ok } else { Exit::Store })
+}
+
+/// What was looked at, by name.
+fn counts(checked: &Checked) -> [(&'static str, u64); 11] {
+    let counts = &checked.counts;
+    [
+        ("bytes", counts.bytes),
+        ("sessions", counts.sessions),
+        ("records", counts.records),
+        ("rows", counts.rows),
+        ("runs", counts.runs),
+        ("open_runs", counts.open_runs),
+        ("accounts", counts.accounts),
+        ("inbox", counts.inbox),
+        ("keys", counts.keys),
+        ("blobs", counts.blobs),
+        ("artifacts", counts.artifacts),
+    ]
+}
+
+fn text(checked: &Checked) -> String {
+    let rows = counts(checked).map(|(name, count)| [name.replace('_', " "), count.to_string()]);
+    let mut text = table::render(["CHECKED", "COUNT"], &rows);
+    text.push('\n');
+    text.extend(checked.damages.iter().map(|damage| format!("damaged: {damage}\n")));
+    text + &match (checked.damages.len() as u64, checked.more) {
+        (0, _) => "nothing is damaged".to_owned(),
+        (told, more) => {
+            let all = told + more;
+            format!("{told} of {all} places that are damaged are named; restore the folder from a backup")
+        }
+    }
+}
+
+fn object(checked: &Checked) -> Value {
+    let counts: serde_json::Map<String, Value> =
+        counts(checked).into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    let damage = |damage: &Damage| {
+        json!({
+            "table": damage.table,
+            "session": damage.session.map(|session| session.to_string()),
+            "seq": damage.seq,
+            "what": damage.what,
+        })
+    };
+    let damages: Vec<Value> = checked.damages.iter().map(damage).collect();
+    json!({ "checked": counts, "damages": damages, "more": checked.more })
+}

@@ -1,0 +1,190 @@
+//! Rows beside the log: whether each can be read, and agrees with the records.
+
+use hermod_actors::model::{RunId, RunRow, RunState, SessionId, SessionRow};
+use redb::{ReadTransaction, ReadableTable};
+
+use super::{Checked, log::Facts};
+use crate::store::redb::{
+    accounts,
+    blobs::Blobs,
+    damage::Damage,
+    fault::Fault,
+    look::json,
+    read,
+    tables::{ACCOUNTS, INBOX, KEYS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
+};
+
+/// Looks at all of them.
+pub(super) fn look(
+    txn: &ReadTransaction,
+    facts: &Facts,
+    blobs: &Blobs,
+    checked: &mut Checked,
+) -> Result<(), Fault> {
+    sessions(txn, facts, blobs, checked)?;
+    runs(txn, facts, blobs, checked)?;
+    runs_by_session(txn, facts, checked)?;
+    open_runs(txn, facts, checked)?;
+    for key in txn.open_table(KEYS)?.iter()? {
+        let (key, run) = key?;
+        checked.counts.keys += 1;
+        let run = RunId::from_bits(run.value());
+        if !facts.runs.contains_key(&run) && !facts.any_damage() {
+            let what = format!("key `{}` stands for run {run}, which is not there", key.value());
+            checked.damage(Damage::store("keys", what));
+        }
+    }
+    for account in txn.open_table(ACCOUNTS)?.iter()? {
+        let (id, account) = account?;
+        checked.counts.accounts += 1;
+        if let Err(why) = accounts::decode(account.value()) {
+            let what = format!("the account of run {}: {why}", RunId::from_bits(id.value()));
+            checked.damage(Damage::store("accounts", what));
+        }
+    }
+    for row in txn.open_table(INBOX)?.iter()? {
+        let (key, item) = row?;
+        let (session, row) = key.value();
+        checked.counts.inbox += 1;
+        checked.counts.blobs += u64::from(Blobs::is_spilled(item.value()));
+        if let Err(why) = read::item(blobs, item.value()) {
+            let what = format!("row {row}: {}", why.into_text());
+            checked.damage(Damage::of(SessionId::from_bits(session), "inbox", what));
+        }
+    }
+    Ok(())
+}
+
+fn sessions(txn: &ReadTransaction, facts: &Facts, blobs: &Blobs, checked: &mut Checked) -> Result<(), Fault> {
+    let (rows, keys) = (txn.open_table(SESSIONS)?, txn.open_table(SESSION_KEYS)?);
+    for row in rows.iter()? {
+        let (id, row) = row?;
+        let session = SessionId::from_bits(id.value());
+        let mut wrong = |table, what: String| checked.damage(Damage::of(session, table, what));
+        let row = match json::<SessionRow>(blobs, row.value()) {
+            Ok(row) => row,
+            Err(why) => {
+                wrong("sessions", format!("its row: {why}"));
+                continue;
+            }
+        };
+        let known = facts.sessions.get(&session);
+        match known.map(|known| (known.key.as_ref(), known.damaged)) {
+            Some((Some(key), _)) if *key == row.key => {}
+            Some((None, true)) => {}
+            Some((Some(key), _)) => {
+                wrong("sessions", format!("its key is `{}`, and by its records `{key}`", row.key));
+            }
+            Some((None, false)) | None => wrong("sessions", "it has a row, and was never opened".to_owned()),
+        }
+        if keys.get(&*row.key)?.map(|owner| owner.value()) != Some(id.value()) {
+            wrong("session_keys", format!("its key `{}` does not stand for it", row.key));
+        }
+    }
+    for key in keys.iter()? {
+        let (key, id) = key?;
+        if rows.get(id.value())?.is_none() {
+            let what = format!("key `{}` stands for it, and it has no row", key.value());
+            checked.damage(Damage::of(SessionId::from_bits(id.value()), "session_keys", what));
+        }
+    }
+    for session in facts.sessions.keys() {
+        if rows.get(session.bits())?.is_none() {
+            checked.damage(Damage::of(*session, "sessions", "it has records, and no row"));
+        }
+    }
+    Ok(())
+}
+
+fn runs(txn: &ReadTransaction, facts: &Facts, blobs: &Blobs, checked: &mut Checked) -> Result<(), Fault> {
+    let (rows, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
+    let (open, by_session) = (txn.open_table(OPEN_RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
+    for row in rows.iter()? {
+        let (id, row) = row?;
+        checked.counts.runs += 1;
+        let run = RunId::from_bits(id.value());
+        let row = match json::<RunRow>(blobs, row.value()) {
+            Ok(row) => row,
+            Err(why) => {
+                checked.damage(Damage::store("runs", format!("the row of run {run}: {why}")));
+                continue;
+            }
+        };
+        let mut wrong = |table, what: String| checked.damage(Damage::of(row.session, table, what));
+        if let Some(what) = disagreement(&row, facts) {
+            wrong("runs", format!("run {run}: {what}"));
+        }
+        if by_session.get((row.session.bits(), id.value()))?.is_none() {
+            wrong("runs_by_session", format!("run {run} is missing"));
+        }
+        if open.get(id.value())?.is_some() != (row.state != RunState::Ended) {
+            let listed =
+                if row.state == RunState::Ended { "has ended, and is listed" } else { "is not listed" };
+            wrong("open_runs", format!("run {run} {listed}"));
+        }
+        if accounts.get(row.account.bits())?.is_none() {
+            wrong("accounts", format!("run {run} has none"));
+        }
+    }
+    for (run, known) in &facts.runs {
+        if rows.get(run.bits())?.is_none() {
+            checked
+                .damage(Damage::of(known.session, "runs", format!("run {run} has no row")).at(known.first));
+        }
+    }
+    Ok(())
+}
+
+/// What a run's row says otherwise than the records.
+fn disagreement(row: &RunRow, facts: &Facts) -> Option<String> {
+    if facts.sessions.get(&row.session).is_some_and(|session| session.damaged) {
+        return None;
+    }
+    let Some(known) = facts.runs.get(&row.id) else { return Some("it was never accepted".to_owned()) };
+    if (known.session, known.first) != (row.session, row.first) {
+        return Some(format!("it was accepted by record {} of session {}", known.first, known.session));
+    }
+    match (&known.ended, row.state, &row.ended) {
+        (Some((last, ended)), RunState::Ended, Some(said)) if (*last, ended) == (row.last, said) => None,
+        (None, RunState::Queued | RunState::Running | RunState::Parked, None) => None,
+        (Some((last, ended)), ..) => Some(format!("it has ended as {ended} with record {last}")),
+        (None, ..) => Some("it has not ended".to_owned()),
+    }
+}
+
+fn runs_by_session(txn: &ReadTransaction, facts: &Facts, checked: &mut Checked) -> Result<(), Fault> {
+    for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
+        let (session, run) = row?.0.value();
+        let (session, run) = (SessionId::from_bits(session), RunId::from_bits(run));
+        let is_known = facts.runs.get(&run).is_some_and(|known| known.session == session);
+        let damaged = facts.sessions.get(&session).is_some_and(|session| session.damaged);
+        if !is_known && !damaged {
+            let what = format!("run {run} is not of this session");
+            checked.damage(Damage::of(session, "runs_by_session", what));
+        }
+    }
+    Ok(())
+}
+
+fn open_runs(txn: &ReadTransaction, facts: &Facts, checked: &mut Checked) -> Result<(), Fault> {
+    let rows = txn.open_table(RUNS)?;
+    for row in txn.open_table(OPEN_RUNS)?.iter()? {
+        let id = row?.0.value();
+        checked.counts.open_runs += 1;
+        if rows.get(id)?.is_none() {
+            let run = RunId::from_bits(id);
+            let what = format!("run {run} has no row");
+            checked.damage(match facts.runs.get(&run) {
+                Some(known) => Damage::of(known.session, "open_runs", what),
+                None => Damage::store("open_runs", what),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Facts {
+    fn any_damage(&self) -> bool {
+        self.sessions.values().any(|session| session.damaged)
+    }
+}

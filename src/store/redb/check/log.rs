@@ -1,0 +1,205 @@
+//! All rows of the log in one pass, in the order of time; then where sessions end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hermod_actors::model::{Artifact, Body, Ended, RunId, Seq, SessionId, decode};
+use redb::{ReadTransaction, ReadableTable};
+
+use super::{Artifacts, Checked};
+use crate::store::redb::{
+    blobs::{Blobs, Unreadable},
+    damage::Damage,
+    fault::Fault,
+    log::{Row, Tail, owner},
+    tables::{LOG, MARKS, TAILS},
+};
+
+/// What the records say that index rows must agree with.
+#[derive(Default)]
+pub(super) struct Facts {
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) runs: BTreeMap<RunId, Run>,
+}
+
+/// A session, as far as it was read.
+#[derive(Default)]
+pub(super) struct Session {
+    tail: Tail,
+    /// Its key.
+    pub(super) key: Option<Arc<str>>,
+    /// Whether a record of it could not be read: then not all is known of its runs.
+    pub(super) damaged: bool,
+}
+
+/// A run.
+pub(super) struct Run {
+    pub(super) session: SessionId,
+    pub(super) first: Seq,
+    pub(super) ended: Option<(Seq, Ended)>,
+}
+
+pub(super) struct Look<'a> {
+    checked: &'a mut Checked,
+    blobs: &'a Blobs,
+    artifacts: Artifacts<'a>,
+    pub(super) facts: Facts,
+    /// The marks that there must be.
+    marks: BTreeSet<(u128, Seq, u64)>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(checked: &'a mut Checked, blobs: &'a Blobs, artifacts: Artifacts<'a>) -> Self {
+        Self { checked, blobs, artifacts, facts: Facts::default(), marks: BTreeSet::new() }
+    }
+
+    /// Looks at every row.
+    pub(super) fn rows(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+        for row in txn.open_table(LOG)?.iter()? {
+            let (place, row) = row?;
+            let (place, row) = (place.value(), row.value());
+            self.checked.counts.rows += 1;
+            let session = match owner(row) {
+                Ok(session) => session,
+                Err(why) => {
+                    self.checked.damage(Damage::store("appends", format!("row {place}: {why}")));
+                    continue;
+                }
+            };
+            let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
+            match Row::parse(session, place, row) {
+                Ok(row) => self.row((session, &mut state), place, &row),
+                Err(why) => {
+                    state.damaged = true;
+                    self.checked.damage(Damage::of(session, "appends", why));
+                }
+            }
+            self.facts.sessions.insert(session, state);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, (session, state): (SessionId, &mut Session), place: u64, row: &Row<'_>) {
+        let expected = Tail { place: row.before, last: row.first.saturating_sub(1), ..state.tail };
+        if expected != state.tail {
+            let what = format!(
+                "row {place} goes on after record {} in row {}, and the one before it ends with record {} in row {}",
+                expected.last, expected.place, state.tail.last, state.tail.place
+            );
+            state.damaged = true;
+            self.checked.damage(Damage::of(session, "appends", what).at(row.first));
+        }
+        state.tail = Tail { place, last: row.first.saturating_sub(1), ..state.tail };
+        for (seq, stored) in row.records() {
+            self.checked.counts.records += 1;
+            state.tail.last = seq;
+            if let Err(why) = stored.and_then(|stored| self.record((session, state), seq, stored)) {
+                state.damaged = true;
+                self.checked.damage(Damage::of(session, "appends", why).at(seq));
+            }
+        }
+        if state.tail.grow() {
+            self.marks.insert((session.bits(), state.tail.last, place));
+        }
+    }
+
+    fn record(
+        &mut self,
+        (session, state): (SessionId, &mut Session),
+        seq: Seq,
+        stored: &[u8],
+    ) -> Result<(), String> {
+        self.checked.counts.blobs += u64::from(Blobs::is_spilled(stored));
+        let value = self.blobs.resolve(stored).map_err(Unreadable::into_text)?;
+        let record = decode(&value).map_err(|error| error.to_string())?;
+        match &record.body {
+            Body::SessionOpened(opened) => state.key = Some(Arc::clone(&opened.key)),
+            Body::RunAccepted(accepted) => {
+                let run = Run { session, first: seq, ended: None };
+                if self.facts.runs.insert(accepted.run, run).is_some() {
+                    return Err(format!("run {} was accepted before", accepted.run));
+                }
+                accepted.images.iter().try_for_each(|image| self.artifact(session, &image.artifact))?;
+            }
+            Body::RunEnded(ended) => {
+                let run = self.facts.runs.get_mut(&ended.run).filter(|run| run.session == session);
+                match run {
+                    Some(Run { ended: Some((before, _)), .. }) => {
+                        return Err(format!("run {} has ended with record {before}", ended.run));
+                    }
+                    Some(run) => run.ended = Some((seq, ended.ended.clone())),
+                    None if state.damaged => {}
+                    None => return Err(format!("run {} ends and was never accepted", ended.run)),
+                }
+            }
+            Body::CallEnded(ended) => {
+                let images = ended.end.images.iter().map(|image| &image.artifact);
+                ended.end.artifact.iter().chain(images).try_for_each(|kept| self.artifact(session, kept))?;
+            }
+            Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::ModelStarted(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_)
+            | Body::CallStarted(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalAnswered(_) => {}
+        }
+        Ok(())
+    }
+
+    fn artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
+        self.checked.counts.artifacts += 1;
+        let name = &artifact.handle;
+        match (self.artifacts)(session, name) {
+            Ok(Some(bytes)) if bytes == artifact.bytes => Ok(()),
+            Ok(Some(bytes)) => Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes)),
+            Ok(None) => Err(format!("artifact {name} is missing")),
+            Err(error) => Err(format!("artifact {name}: {error}")),
+        }
+    }
+
+    /// Compares where sessions end, and the marks within them, with what the rows say.
+    pub(super) fn ends(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+        let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
+        self.checked.counts.sessions = unseen.len() as u64;
+        for tail in txn.open_table(TAILS)?.iter()? {
+            let (id, tail) = tail?;
+            let (session, tail) = (SessionId::from_bits(id.value()), Tail::of(tail.value()));
+            unseen.remove(&session);
+            let found = self.facts.sessions.get(&session).map_or(Tail::default(), |state| state.tail);
+            if found != tail {
+                let what = format!(
+                    "it should end with record {} in row {}, and does with record {} in row {}",
+                    tail.last, tail.place, found.last, found.place
+                );
+                self.checked.damage(Damage::of(session, "tails", what).at(tail.last));
+            }
+        }
+        for session in unseen {
+            self.checked.damage(Damage::of(session, "tails", "nothing says where it ends"));
+        }
+        let mut unseen = std::mem::take(&mut self.marks);
+        for mark in txn.open_table(MARKS)?.iter()? {
+            let (key, place) = mark?;
+            let ((session, last), place) = (key.value(), place.value());
+            if !unseen.remove(&(session, last, place)) {
+                let what =
+                    format!("a mark names row {place}, where record {last} does not end a row to be marked");
+                self.checked.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+            }
+        }
+        for (session, last, place) in unseen {
+            let what = format!("row {place} is not marked");
+            self.checked.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+        }
+        Ok(())
+    }
+}

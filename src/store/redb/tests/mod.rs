@@ -1,0 +1,9 @@
+//! Power losses under the store: what was written and not synced is there in part, or not at all.
+
+mod chance;
+mod disk;
+mod model;
+mod power;
+mod power_of_runs;
+mod upkeep;
+mod work;

@@ -1,0 +1,271 @@
+//! What a store must hold, by what it has acknowledged.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::executor::block_on;
+use hermod_actors::{
+    model::{Account, AccountId, Incarnation, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    port::{InboxItem, Index, Journal, Read, Refusal, Rows, View, Write, Written, admit},
+};
+
+/// What is in the store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Model {
+    /// Who writes; of the process that is under way.
+    fences: BTreeMap<SessionId, Incarnation>,
+    records: BTreeMap<SessionId, Vec<Arc<Record>>>,
+    /// Rows by their order; their numbers, if they are known.
+    inbox: BTreeMap<SessionId, Vec<(Option<u64>, InboxItem)>>,
+    accounts: BTreeMap<AccountId, Account>,
+    sessions: BTreeMap<SessionId, SessionRow>,
+    runs: BTreeMap<RunId, RunRow>,
+    keys: BTreeMap<Arc<str>, RunId>,
+}
+
+impl Model {
+    /// The process is gone.
+    pub(super) fn end(&mut self) {
+        self.fences.clear();
+    }
+
+    pub(super) fn records(&self) -> impl Iterator<Item = (&SessionId, &Vec<Arc<Record>>)> {
+        self.records.iter()
+    }
+
+    pub(super) fn last(&self, session: SessionId) -> Seq {
+        self.records.get(&session).map_or(0, |records| records.len() as Seq)
+    }
+
+    pub(super) fn fence(&self, session: SessionId) -> Option<Incarnation> {
+        self.fences.get(&session).copied()
+    }
+
+    pub(super) fn has(&self, run: RunId) -> Option<&RunRow> {
+        self.runs.get(&run)
+    }
+
+    pub(super) fn has_row(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// The number of a row of an inbox, if one is known.
+    pub(super) fn item(&self, session: SessionId) -> Option<u64> {
+        self.inbox.get(&session)?.iter().find_map(|(row, _)| *row)
+    }
+
+    /// Takes in writes of which nothing is known yet.
+    pub(super) fn assume(&mut self, batch: &[Write]) {
+        for write in batch {
+            // What is refused changes nothing.
+            let _ = self.apply(write, None);
+        }
+    }
+
+    /// Takes in what the store says it did.
+    pub(super) fn take(&mut self, batch: &[Write], written: &[Written]) -> Result<(), String> {
+        for (write, written) in batch.iter().zip(written) {
+            let applied = self.apply(write, Some(written));
+            let refused = matches!(written, Written::Refused(_));
+            if applied.is_err() != refused {
+                return Err(format!("{write:?} came to {written:?}, and should to {applied:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, write: &Write, written: Option<&Written>) -> Result<(), Refusal> {
+        match write {
+            Write::Open(session) => {
+                if let Some(Written::Opened(opened)) = written {
+                    self.fences.insert(*session, opened.incarnation);
+                    let numbers = opened.inbox.iter().map(|row| (Some(row.id), Arc::clone(&row.item)));
+                    self.inbox.insert(*session, numbers.collect());
+                }
+            }
+            Write::Close(session, _) => {
+                if let Some(Written::Closed(true)) = written {
+                    self.fences.remove(session);
+                }
+            }
+            Write::Deliver(session, item) => {
+                let row = match written {
+                    Some(Written::Delivered(row)) => Some(*row),
+                    Some(
+                        Written::Appended(_) | Written::Opened(_) | Written::Closed(_) | Written::Refused(_),
+                    )
+                    | None => None,
+                };
+                self.inbox.entry(*session).or_default().push((row, Arc::clone(item)));
+            }
+            Write::Append(append) => {
+                let postings = admit(append, self)?;
+                self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
+                self.records.entry(append.session).or_default().extend(append.records.iter().cloned());
+                for index in &append.index {
+                    match index {
+                        Index::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
+                        Index::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
+                    }
+                }
+                self.keys.extend(append.key.clone());
+                let inbox = self.inbox.entry(append.session).or_default();
+                inbox.retain(|(row, _)| row.is_none_or(|row| !append.take.contains(&row)));
+                for (session, item) in &append.send {
+                    self.inbox.entry(*session).or_default().push((None, Arc::clone(item)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a store with it, byte for byte; what differs.
+    pub(super) fn compare(&self, journal: &dyn Journal) -> Result<(), String> {
+        let read = |what: Read| block_on(journal.read(what)).map_err(|error| error.to_string());
+        let same = |what: Read, expected: Rows| {
+            let found = read(what.clone())?;
+            if found == expected { Ok(()) } else { Err(format!("{what:?} is not as it was written")) }
+        };
+        let rows = Rows::Sessions(self.sessions.values().cloned().collect());
+        same(Read::Sessions { max: usize::MAX }, rows)?;
+        let rows = Rows::Runs(self.runs.values().cloned().collect());
+        same(Read::Runs { session: None, max: usize::MAX }, rows)?;
+        let open = self.runs.values().filter(|row| row.state != RunState::Ended);
+        same(Read::OpenRuns, Rows::Runs(open.cloned().collect()))?;
+        for (key, run) in &self.keys {
+            let row = self.runs.get(run).cloned();
+            same(Read::RunOfKey(Arc::clone(key)), Rows::Runs(row.into_iter().collect()))?;
+        }
+        for (id, account) in &self.accounts {
+            same(Read::Account(*id), Rows::Account(Some(Box::new(*account))))?;
+        }
+        for row in self.sessions.values() {
+            same(Read::SessionOfKey(Arc::clone(&row.key)), Rows::Sessions(vec![row.clone()]))?;
+        }
+        for (session, items) in &self.inbox {
+            let Rows::Inbox(found) = read(Read::Inbox(*session))? else {
+                return Err("an inbox was asked for".to_owned());
+            };
+            let (found, expected): (Vec<_>, Vec<_>) =
+                (found.iter().map(|row| &row.item).collect(), items.iter().map(|(_, item)| item).collect());
+            if found != expected {
+                return Err(format!(
+                    "the inbox of {session} has {} rows, not {}",
+                    found.len(),
+                    expected.len()
+                ));
+            }
+        }
+        for (session, expected) in &self.records {
+            let what = Read::Records { session: *session, from: 1, max: usize::MAX };
+            let Rows::Records(found) = read(what)? else { return Err("records were asked for".to_owned()) };
+            if found.len() != expected.len() {
+                return Err(format!("{session} has {} records, not {}", found.len(), expected.len()));
+            }
+            for ((found, expected), seq) in found.iter().zip(expected).zip(1..) {
+                if found.seq != seq || found.record != **expected {
+                    return Err(format!("record {seq} of {session} is not the one that was written"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl View for Model {
+    type Stop = Refusal;
+
+    fn latest(&mut self, session: SessionId) -> Result<Incarnation, Refusal> {
+        Ok(self.fence(session).unwrap_or(Incarnation { epoch: 0, revival: 0 }))
+    }
+
+    fn last(&mut self, session: SessionId) -> Result<Seq, Refusal> {
+        Ok(Model::last(self, session))
+    }
+
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Refusal> {
+        Ok(self.keys.get(key).copied())
+    }
+
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Refusal> {
+        Ok(self.sessions.values().find(|row| *row.key == *key).map(|row| row.id))
+    }
+
+    fn waits(&mut self, session: SessionId, row: u64) -> Result<bool, Refusal> {
+        let rows = self.inbox.get(&session);
+        Ok(rows.is_some_and(|rows| rows.iter().any(|(known, _)| *known == Some(row))))
+    }
+
+    fn account(&mut self, id: AccountId) -> Result<Option<Account>, Refusal> {
+        Ok(self.accounts.get(&id).copied())
+    }
+}
+
+/// A journal, and what it must hold.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// What is acknowledged.
+    pub(super) model: Model,
+    /// What was before each acknowledged batch of this process.
+    pub(super) before: Vec<Model>,
+    /// The batch that is under way.
+    pub(super) under_way: Vec<Write>,
+    /// What the store has said otherwise than it should.
+    pub(super) wrong: Option<String>,
+}
+
+impl Book {
+    /// A batch is handed to the store.
+    pub(super) fn begins(&mut self, batch: &[Write]) {
+        self.under_way = batch.iter().map(copy).collect();
+    }
+
+    /// The store has acknowledged it.
+    pub(super) fn acknowledged(&mut self, written: &[Written]) {
+        let batch = std::mem::take(&mut self.under_way);
+        self.before.push(self.model.clone());
+        if let Err(wrong) = self.model.take(&batch, written) {
+            self.wrong.get_or_insert(wrong);
+        }
+    }
+
+    /// What a strict store may hold after the process is gone: what is acknowledged, perhaps with what was under way.
+    pub(super) fn strict(&self) -> [Model; 2] {
+        let mut with = self.model.clone();
+        with.assume(&self.under_way);
+        [self.model.clone(), with]
+    }
+
+    /// What a relaxed one may hold: any prefix of that.
+    pub(super) fn relaxed(&self) -> Vec<Model> {
+        self.strict().into_iter().rev().chain(self.before.iter().rev().cloned()).collect()
+    }
+
+    /// Goes on with the one of `allowed` that the journal holds; if it is none, how the first one differs.
+    pub(super) fn settle(&mut self, allowed: Vec<Model>, journal: &dyn Journal) -> Result<(), String> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
+        let mut first = None;
+        let found = allowed.into_iter().find(|model| match model.compare(journal) {
+            Ok(()) => true,
+            Err(why) => {
+                first.get_or_insert(why);
+                false
+            }
+        });
+        let Some(mut found) = found else { return Err(first.unwrap_or_default()) };
+        found.end();
+        *self = Self { model: found, ..Self::default() };
+        Ok(())
+    }
+}
+
+/// The same write.
+pub(super) fn copy(write: &Write) -> Write {
+    match write {
+        Write::Append(append) => Write::Append(append.clone()),
+        Write::Open(session) => Write::Open(*session),
+        Write::Close(session, incarnation) => Write::Close(*session, *incarnation),
+        Write::Deliver(session, item) => Write::Deliver(*session, Arc::clone(item)),
+    }
+}

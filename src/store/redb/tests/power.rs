@@ -1,0 +1,243 @@
+//! Power cuts under the committer, at any operation of the disk. `HERMOD_CUTS=10000` cuts more often, `HERMOD_SEED=N` plays
+//! one seed again.
+
+use std::{path::Path, time::Duration};
+
+use futures::executor::block_on;
+use hermod_actors::port::Journal;
+use tempfile::TempDir;
+
+use super::{
+    chance::Chance,
+    disk::{Drawer, Platter, Power, Syncs},
+    model::Book,
+    work,
+};
+use crate::store::redb::{
+    Durability, OpenError, RedbJournal,
+    open::{Ground, Store, open_over},
+};
+
+/// Cuts of the power under one store.
+const CUTS: u64 = 4;
+
+/// How a store is tried.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    durability: Durability,
+    /// What is promised, which can be more than is kept.
+    promised: Durability,
+    platter: Syncs,
+    drawer: Syncs,
+}
+
+const HONEST: Trial = Trial {
+    durability: Durability::Strict,
+    promised: Durability::Strict,
+    platter: Syncs::Honest,
+    drawer: Syncs::Honest,
+};
+
+/// A store's file and folder, across cuts.
+pub(super) struct Disk {
+    pub(super) image: Vec<u8>,
+    dir: TempDir,
+    platter: Syncs,
+    drawer: Syncs,
+}
+
+/// A disk while its power lasts.
+pub(super) struct Spinning {
+    power: Power,
+    platter: Platter,
+    drawer: Drawer,
+}
+
+impl Disk {
+    pub(super) fn new(image: Vec<u8>) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        Self { image, dir, platter: Syncs::Honest, drawer: Syncs::Honest }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Lets it spin for so many operations.
+    pub(super) fn spin(&self, operations: Option<u64>) -> Spinning {
+        let power = Power::lasting(operations);
+        let platter = Platter::new(self.image.clone(), &power, self.platter);
+        Spinning { drawer: Drawer::new(&power, self.drawer), platter, power }
+    }
+
+    /// Opens the store on it, in some boot of the machine.
+    pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<Store, OpenError> {
+        let ground = Ground { files: Box::new(spinning.drawer.clone()), boot };
+        open_over(self.dir.path(), ground, |_| Ok(spinning.platter.clone()))
+    }
+
+    /// Cuts the power now.
+    pub(super) fn cut(&mut self, spinning: &Spinning, chance: &mut Chance) {
+        self.image = spinning.platter.cut(chance);
+        spinning.drawer.cut(chance);
+    }
+
+    /// Opens the store with power enough.
+    pub(super) fn reopen(&self, boot: u64) -> Result<(Spinning, RedbJournal), String> {
+        let spinning = self.spin(None);
+        let store = self.open(&spinning, boot).map_err(|error| format!("it does not open: {error}"))?;
+        let journal = RedbJournal::start(store, Durability::Strict).map_err(|error| error.to_string())?;
+        Ok((spinning, journal))
+    }
+}
+
+impl Spinning {
+    pub(super) fn is_lost(&self) -> bool {
+        self.power.is_lost()
+    }
+
+    pub(super) fn platter(&self) -> Platter {
+        self.platter.clone()
+    }
+}
+
+/// Where the power went.
+#[derive(Debug, Default)]
+struct Cuts {
+    opening: u64,
+    working: u64,
+    /// After all was written and the store was closed.
+    after: u64,
+    acknowledged: u64,
+}
+
+impl Cuts {
+    const fn all(&self) -> u64 {
+        self.opening + self.working + self.after
+    }
+}
+
+/// Tries one seed: a store under which the power goes several times.
+fn seed(trial: Trial, seed: u64, cuts: &mut Cuts) -> Result<(), String> {
+    let mut chance = Chance::of(seed);
+    let mut disk = Disk { platter: trial.platter, drawer: trial.drawer, ..Disk::new(Vec::new()) };
+    let mut book = Book::default();
+    for life in 1..=CUTS {
+        let most = if chance.one_in(3) { 30 } else { 200 };
+        let operations = (!chance.one_in(12)).then(|| 1 + chance.next() % most);
+        let spinning = disk.spin(operations);
+        match disk.open(&spinning, life / 2) {
+            Ok(store) => {
+                let journal =
+                    RedbJournal::start(store, trial.durability).map_err(|error| error.to_string())?;
+                work_until_cut(&journal, &mut book, &mut chance);
+                drop(journal);
+                if spinning.is_lost() { cuts.working += 1 } else { cuts.after += 1 }
+            }
+            Err(_) if spinning.is_lost() => cuts.opening += 1,
+            Err(error) => return Err(format!("life {life}: it does not open: {error}")),
+        }
+        cuts.acknowledged += book.before.len() as u64;
+        disk.cut(&spinning, &mut chance);
+        let (_, journal) = disk.reopen(life / 3).map_err(|why| format!("life {life}: {why}"))?;
+        let allowed = match trial.promised {
+            Durability::Strict => book.strict().into(),
+            Durability::Relaxed => book.relaxed(),
+        };
+        book.settle(allowed, &journal).map_err(|why| format!("life {life}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn work_until_cut(journal: &dyn Journal, book: &mut Book, chance: &mut Chance) {
+    for _ in 0..=chance.below(20) {
+        let batch = work::batch(&book.model, chance);
+        book.begins(&batch);
+        match block_on(journal.commit(batch)) {
+            Ok(written) => book.acknowledged(&written),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Tries seeds until the power has gone so often; what the first seed found that was wrong.
+fn cut(trial: Trial, first: u64, least: u64) -> (Cuts, Result<(), String>) {
+    let mut cuts = Cuts::default();
+    for number in first.. {
+        let tried = seed(trial, number, &mut cuts);
+        if tried.is_err() || cuts.all() >= least {
+            let tried = tried.map_err(|why| format!("HERMOD_SEED={number}: {why}"));
+            return (cuts, tried);
+        }
+    }
+    (cuts, Ok(()))
+}
+
+/// A number out of the environment.
+pub(super) fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[track_caller]
+fn survives(trial: Trial, usually: u64) {
+    let began = tokio::time::Instant::now();
+    let (cuts, tried) = match number("HERMOD_SEED") {
+        Some(only) => cut(trial, only, 1),
+        None => cut(trial, 1, number("HERMOD_CUTS").unwrap_or(usually)),
+    };
+    let seconds = began.elapsed().max(Duration::from_millis(1)).as_secs_f64();
+    println!(
+        "{:?}: {} power cuts ({} while opening, {} while working, {} after closing), {} batches acknowledged, {:.0} cuts/s",
+        trial.promised,
+        cuts.all(),
+        cuts.opening,
+        cuts.working,
+        cuts.after,
+        cuts.acknowledged,
+        f64::from(u32::try_from(cuts.all()).expect("not so many")) / seconds
+    );
+    tried.unwrap();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_the_power() {
+    survives(HONEST, 200);
+}
+
+#[test]
+fn a_relaxed_store_keeps_a_prefix() {
+    survives(Trial { durability: Durability::Relaxed, promised: Durability::Relaxed, ..HONEST }, 80);
+}
+
+/// Whoever breaks the promise is found within so many cuts.
+#[track_caller]
+fn is_found(trial: Trial, within: u64) {
+    let (cuts, tried) = cut(trial, 1, within);
+    let found = tried.expect_err("nothing was found");
+    println!("{trial:?}: found after {} cuts: {found}", cuts.all());
+}
+
+#[test]
+fn an_acknowledgement_before_the_disk_is_found() {
+    is_found(Trial { durability: Durability::Relaxed, ..HONEST }, 100);
+}
+
+#[test]
+fn a_disk_that_does_not_sync_is_found() {
+    is_found(Trial { platter: Syncs::Ignored, ..HONEST }, 100);
+}
+
+#[test]
+fn a_blob_that_is_not_synced_is_found() {
+    is_found(Trial { drawer: Syncs::Ignored, ..HONEST }, 100);
+}
+
+#[test]
+fn a_seed_is_the_same_again() {
+    let told = |_| {
+        let mut cuts = Cuts::default();
+        seed(HONEST, 7, &mut cuts).unwrap();
+        format!("{cuts:?}")
+    };
+    assert_eq!(told(1), told(2));
+}

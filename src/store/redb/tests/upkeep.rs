@@ -1,0 +1,340 @@
+//! What is done to a store when it is opened, and the power lost in the middle of it; how it ended, and what is damaged.
+
+use futures::executor::block_on;
+use hermod_actors::{
+    model::{RunId, SessionId, encode},
+    port::{Journal, Read, Rows},
+};
+use redb::{Builder, ReadableTable, ReadableTableMetadata, StorageBackend, TableDefinition};
+
+use super::{
+    chance::Chance,
+    model::{Book, Model},
+    power::Disk,
+    work,
+};
+use crate::store::redb::{
+    Damage, OpenError, RedbJournal,
+    check::check_over,
+    compact::compact_above,
+    look::look,
+    past::{self, End},
+    tables::{LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
+};
+
+/// What schema 1 had: a row for each record.
+const RECORDS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
+
+/// A store with some work in it, and what it holds.
+fn filled(batches: usize) -> (Disk, Model) {
+    let (mut disk, mut chance) = (Disk::new(Vec::new()), Chance::of(5));
+    let (spinning, journal) = disk.reopen(1).unwrap();
+    let mut book = Book::default();
+    for _ in 0..batches {
+        let batch = work::batch(&book.model, &mut chance);
+        book.begins(&batch);
+        book.acknowledged(&block_on(journal.commit(batch)).unwrap());
+    }
+    drop(journal);
+    disk.cut(&spinning, &mut chance);
+    book.settle(book.strict().into(), &disk.reopen(1).unwrap().1).unwrap();
+    (disk, book.model)
+}
+
+/// Changes the store's file by hand.
+fn by_hand(disk: &mut Disk, change: impl FnOnce(&redb::WriteTransaction)) {
+    let spinning = disk.spin(None);
+    let db = Builder::new().create_with_backend(spinning.platter()).unwrap();
+    let txn = db.begin_write().unwrap();
+    change(&txn);
+    txn.commit().unwrap();
+    drop(db);
+    disk.cut(&spinning, &mut Chance::of(1));
+}
+
+/// Cuts the power at many moments of `work` on the disk: whatever is left opens, and is as `judge` says.
+fn cut_within(
+    disk: &mut Disk,
+    mut work: impl FnMut(&Disk, &super::power::Spinning),
+    judge: impl Fn(&RedbJournal),
+) {
+    let image = disk.image.clone();
+    let mut cuts = 0;
+    for operations in 1.. {
+        // Further on there is more of the same.
+        let operations = if operations < 40 { operations } else { 40 + (operations - 40) * 7 };
+        let spinning = disk.spin(Some(operations));
+        work(disk, &spinning);
+        let done = !spinning.is_lost();
+        disk.cut(&spinning, &mut Chance::of(operations));
+        let (_, journal) =
+            disk.reopen(operations).unwrap_or_else(|why| panic!("operation {operations}: {why}"));
+        judge(&journal);
+        disk.image.clone_from(&image);
+        if done {
+            break;
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 10, "{cuts} cuts");
+}
+
+#[test]
+fn a_power_loss_while_compacting_loses_nothing() {
+    let (mut disk, model) = filled(40);
+    // Rows that have gone leave room between those that stay.
+    let junk = TableDefinition::<u64, &[u8]>::new("junk");
+    by_hand(&mut disk, |txn| {
+        let mut table = txn.open_table(junk).unwrap();
+        for n in 0..300 {
+            table.insert(n, &*vec![7; 3_000]).unwrap();
+        }
+    });
+    by_hand(&mut disk, |txn| assert!(txn.delete_table(junk).unwrap()));
+    let compact = |_: &Disk, spinning: &super::power::Spinning| {
+        let Ok(mut db) = Builder::new().create_with_backend(spinning.platter()) else { return };
+        let before = spinning.platter().len().unwrap();
+        if db.compact().is_ok() && !spinning.is_lost() {
+            assert!(spinning.platter().len().unwrap() < before, "there was room");
+        }
+    };
+    cut_within(&mut disk, compact, |journal| model.compare(journal).unwrap());
+}
+
+#[test]
+fn a_store_of_which_most_was_deleted_is_compacted_once() {
+    let (mut disk, _) = filled(40);
+    let compacted = |disk: &mut Disk| {
+        let spinning = disk.spin(None);
+        let bytes = disk.image.len() as u64;
+        let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
+        let counted = compact_above(&mut db, bytes, 0).unwrap();
+        if let Some(counted) = &counted {
+            let txn = db.begin_write().unwrap();
+            counted.note(&txn).unwrap();
+            txn.commit().unwrap();
+        }
+        drop(db);
+        disk.cut(&spinning, &mut Chance::of(1));
+        (counted.is_some(), bytes, disk.image.len() as u64)
+    };
+    assert!(!compacted(&mut disk).0, "nothing was deleted");
+    by_hand(&mut disk, |txn| {
+        let mut log = txn.open_table(LOG).unwrap();
+        let rows = log.len().unwrap();
+        (rows / 10..rows).for_each(|place| drop(log.remove(place).unwrap()));
+    });
+    let (counted, before, after) = compacted(&mut disk);
+    assert!(counted && after < before / 2, "{before} {after}");
+    assert!(!compacted(&mut disk).0, "it was counted, and nothing has gone since");
+}
+
+/// Turns the store into one of schema 1, with the same records.
+fn into_schema_1(disk: &mut Disk, model: &Model) {
+    let mut records: Vec<(SessionId, u64, Vec<u8>)> = Vec::new();
+    for (session, of) in model.records() {
+        records.extend((1..).zip(of).map(|(seq, record)| (*session, seq, encode(record))));
+    }
+    by_hand(disk, |txn| {
+        txn.delete_table(LOG).unwrap();
+        txn.delete_table(TAILS).unwrap();
+        txn.delete_table(MARKS).unwrap();
+        let mut rows = txn.open_table(RECORDS).unwrap();
+        for (session, seq, record) in &records {
+            rows.insert((session.bits(), *seq), &**record).unwrap();
+        }
+        txn.open_table(META).unwrap().insert("schema_version", 1).unwrap();
+    });
+}
+
+#[test]
+fn a_power_loss_while_migrating_leaves_the_old_store() {
+    let (mut disk, model) = filled(15);
+    into_schema_1(&mut disk, &model);
+    let migrate = |disk: &Disk, spinning: &super::power::Spinning| drop(disk.open(spinning, 1));
+    cut_within(&mut disk, migrate, |journal| model.compare(journal).unwrap());
+}
+
+#[test]
+fn how_a_store_ended_is_known() {
+    let (disk, _) = filled(5);
+    let check = |disk: &Disk, boot: u64, expected: End| {
+        let db = Builder::new().create_with_backend(disk.spin(None).platter()).unwrap();
+        assert_eq!(past::read(&db, boot).unwrap().end, expected);
+    };
+    let mut disk = disk;
+    let (spinning, journal) = disk.reopen(3).unwrap();
+    let killed = spinning.platter().cut(&mut Chance::of(1));
+    drop(journal);
+    disk.cut(&spinning, &mut Chance::of(1));
+    check(&disk, 3, End::Orderly);
+    check(&disk, 4, End::Orderly);
+    // A program that knows nothing of the mark raises the epoch all the same.
+    by_hand(&mut disk, |txn| drop(txn.open_table(META).unwrap().insert("epoch", 99).unwrap()));
+    check(&disk, 3, End::Killed);
+    disk.image = killed;
+    check(&disk, 3, End::Killed);
+    check(&disk, 4, End::OtherBoot);
+}
+
+/// What a look finds when the process was killed, and whether the store opens.
+fn spoiled(spoil: impl FnOnce(&redb::WriteTransaction)) -> (Vec<Damage>, Vec<Damage>, Result<(), OpenError>) {
+    let (mut disk, _) = filled(30);
+    by_hand(&mut disk, |txn| {
+        spoil(txn);
+        txn.open_table(META).unwrap().insert("epoch", 50).unwrap();
+    });
+    let spinning = disk.spin(None);
+    let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
+    let blobs = crate::store::redb::blobs::Blobs::new(disk.dir().join("blobs"));
+    let seen = look(&db, &blobs).unwrap();
+    let checked = check_over(&mut db, &blobs, &|_, _| Ok(None)).unwrap();
+    drop(db);
+    let opened = disk.open(&disk.spin(None), 1).map(drop);
+    (seen.damages, checked.damages, opened)
+}
+
+fn first_run(txn: &redb::WriteTransaction) -> u128 {
+    let open = txn.open_table(OPEN_RUNS).unwrap();
+    let run = open.first().unwrap().unwrap().0.value();
+    run
+}
+
+#[test]
+fn what_is_one_sessions_is_told_and_what_is_the_stores_refused() {
+    let told = |damages: &[Damage], table: &str, text: &str| {
+        let found = damages.iter().any(|damage| damage.table == table && damage.what.contains(text));
+        assert!(found, "{table}, {text}: {damages:?}");
+    };
+    let (seen, _, opened) = spoiled(|_| {});
+    assert_eq!(seen, []);
+    opened.unwrap();
+    // The last row of a session is gone.
+    let (seen, checked, opened) = spoiled(|txn| {
+        let mut log = txn.open_table(LOG).unwrap();
+        let tails = txn.open_table(TAILS).unwrap();
+        for tail in tails.iter().unwrap() {
+            log.remove(tail.unwrap().1.value().0).unwrap();
+        }
+    });
+    told(&seen, "appends", "is missing");
+    told(&checked, "tails", "it should end with record");
+    assert!(seen.iter().all(|damage| damage.session.is_some()), "{seen:?}");
+    opened.unwrap();
+    // An index row of a session is gone.
+    let (seen, checked, opened) = spoiled(|txn| {
+        let run = first_run(txn);
+        txn.open_table(RUNS_BY_SESSION).unwrap().retain(|(_, other), ()| other != run).unwrap();
+        txn.open_table(SESSION_KEYS).unwrap().retain(|_, _| false).unwrap();
+    });
+    for damages in [&seen, &checked] {
+        told(damages, "runs_by_session", "is missing");
+        told(damages, "session_keys", "its key");
+    }
+    opened.unwrap();
+    // The row of an unfinished run is gone: nobody can say which runs are to go on.
+    let (seen, checked, opened) = spoiled(|txn| {
+        txn.open_table(RUNS).unwrap().remove(first_run(txn)).unwrap();
+    });
+    told(&seen, "open_runs", "has no row");
+    told(&checked, "open_runs", "has no row");
+    let refused = opened.unwrap_err().to_string();
+    for part in ["has no row", "hermod store check", "restore"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let (seen, _, opened) = spoiled(|txn| {
+        txn.open_table(RUNS).unwrap().insert(first_run(txn), &b"{}"[..]).unwrap();
+    });
+    told(&seen, "runs", &format!("the row of run {} cannot be read", RunId::from_bits(1 << 80)));
+    assert!(matches!(opened, Err(OpenError::Corrupt { .. })));
+}
+
+#[test]
+fn a_killed_session_whose_end_is_damaged_is_not_read() {
+    let (mut disk, model) = filled(30);
+    let (session, _) = model.records().next().unwrap();
+    by_hand(&mut disk, |txn| {
+        let (place, ..) = txn.open_table(TAILS).unwrap().get(session.bits()).unwrap().unwrap().value();
+        txn.open_table(LOG).unwrap().remove(place).unwrap();
+    });
+    let (_, journal) = disk.reopen(1).unwrap();
+    let what = |session| Read::Records { session, from: 1, max: usize::MAX };
+    let error = block_on(journal.read(what(*session))).unwrap_err();
+    assert!(error.to_string().contains("is missing"), "{error}");
+    for (other, records) in model.records().filter(|(other, _)| *other != session) {
+        let read = block_on(journal.read(what(*other))).unwrap();
+        assert!(matches!(read, Rows::Records(read) if read.len() == records.len()));
+    }
+}
+
+#[test]
+fn tmp_measure() {
+    use hermod_actors::model::*;
+    use hermod_actors::port::*;
+    use std::sync::Arc;
+    for n in [10u128, 10_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = RedbJournal::open(dir.path(), crate::store::redb::Durability::Relaxed).unwrap();
+        for part in 0..n.div_ceil(500) {
+            let ids: Vec<_> =
+                (part * 500..n.min(part * 500 + 500)).map(|i| SessionId::from_bits((1 << 90) + i)).collect();
+            let opened = block_on(journal.commit(ids.iter().map(|id| Write::Open(*id)).collect())).unwrap();
+            let batch = ids
+                .iter()
+                .zip(opened)
+                .map(|(id, opened)| {
+                    let Written::Opened(o) = opened else { panic!() };
+                    let end = CallEnd::ok("x".repeat(300));
+                    let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
+                    let record = Arc::new(Record {
+                        at: Timestamp(1),
+                        active_ms: 0,
+                        body: Body::CallEnded(CallEnded { call, attempt: 1, end }),
+                    });
+                    let mut a = Append::new(*id, o.incarnation, 1, vec![record; 10]);
+                    let run = RunId::from_bits(id.bits());
+                    a.index.push(Index::Session(SessionRow {
+                        id: *id,
+                        key: format!("{id}").into(),
+                        opened_at: Timestamp(0),
+                    }));
+                    a.index.push(Index::Run(Box::new(RunRow {
+                        id: run,
+                        session: *id,
+                        account: run.into(),
+                        state: RunState::Running,
+                        accepted_at: Timestamp(0),
+                        started_at: None,
+                        ended_at: None,
+                        ended: None,
+                        iterations: 0,
+                        usage: Usage::default(),
+                        first: 1,
+                        last: 1,
+                    })));
+                    Write::Append(Box::new(a))
+                })
+                .collect();
+            block_on(journal.commit(batch)).unwrap();
+        }
+        drop(journal);
+        let mut store = crate::store::redb::open::open(dir.path()).unwrap();
+        for _ in 0..3 {
+            let t = tokio::time::Instant::now();
+            let seen = look(&store.db, store.spiller.blobs()).unwrap();
+            println!("look {n}: {} runs {} damages {:?}", seen.runs, seen.damages.len(), t.elapsed());
+        }
+        let bytes = std::fs::metadata(dir.path().join("hermod.redb")).unwrap().len();
+        let t = tokio::time::Instant::now();
+        store.db.check_integrity().unwrap();
+        println!("integrity {bytes} bytes {:?}", t.elapsed());
+        let t = tokio::time::Instant::now();
+        let txn = store.db.begin_write().unwrap();
+        let s = txn.stats().unwrap();
+        println!("stats {} pages {:?}", s.allocated_pages(), t.elapsed());
+        drop(txn);
+        let t = tokio::time::Instant::now();
+        let c = check_over(&mut store.db, store.spiller.blobs(), &|_, _| Ok(None)).unwrap();
+        println!("check {:?} {} {:?}", c.counts, c.damages.len(), t.elapsed());
+    }
+}

@@ -1,0 +1,118 @@
+//! What sessions write, by chance: long and short records, rows, accounts, keys, inboxes, and what is to be refused.
+
+use std::sync::Arc;
+
+use hermod_actors::{
+    model::{
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, NewAccount, Outcome, Record, Reserve,
+        RunId, RunRow, RunState, SessionId, SessionRow, Settle, Timestamp, Usage,
+    },
+    port::{Append, Index, Write},
+};
+
+use super::{chance::Chance, model::Model};
+
+const SESSIONS: usize = 5;
+const RUNS: usize = 12;
+
+fn session(chance: &mut Chance) -> SessionId {
+    SessionId::from_bits((1 + chance.below(SESSIONS) as u128) << 70)
+}
+
+/// The next batch of a process.
+pub(super) fn batch(model: &Model, chance: &mut Chance) -> Vec<Write> {
+    let mut model = model.clone();
+    (0..=chance.below(4))
+        .map(|_| {
+            let write = write(&model, chance);
+            model.assume(std::slice::from_ref(&write));
+            write
+        })
+        .collect()
+}
+
+fn write(model: &Model, chance: &mut Chance) -> Write {
+    let session = session(chance);
+    match model.fence(session) {
+        None => Write::Open(session),
+        Some(_) if chance.one_in(8) => Write::Deliver(session, text(chance).into()),
+        Some(_) if chance.one_in(30) => Write::Open(session),
+        Some(fence) => {
+            let wrong = u64::from(chance.one_in(20));
+            let records = (0..=chance.below(3)).map(|_| record(chance)).collect();
+            let mut append = Append::new(session, fence, model.last(session) + 1 + wrong, records);
+            if !model.has_row(session) {
+                let key = format!("key of {session}").into();
+                append.index.push(Index::Session(SessionRow { id: session, key, opened_at: Timestamp(1) }));
+            }
+            run(&mut append, model, chance);
+            append.take.extend(model.item(session).filter(|_| chance.one_in(2)));
+            if chance.one_in(6) {
+                append.send.push((self::session(chance), text(chance).into()));
+            }
+            Write::Append(Box::new(append))
+        }
+    }
+}
+
+/// What an append does to a run, its account, and its key.
+fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
+    let id = RunId::from_bits((1 + chance.below(RUNS) as u128) << 80);
+    let account = AccountId::from(id);
+    let tokens = |tokens| Amounts { tokens: Some(tokens), ..Amounts::default() };
+    let last = append.expected + append.records.len() as u64 - 1;
+    let Some(row) = model.has(id) else {
+        append.ledger.open.push(NewAccount { id: account, parent: None, limits: tokens(5_000) });
+        append.key = chance.one_in(2).then(|| (format!("order {id}").into(), id));
+        append.index.push(Index::Run(Box::new(accepted(id, append, last))));
+        return;
+    };
+    if chance.one_in(2) {
+        append.ledger.reserve.push(Reserve { account, amounts: tokens(chance.next() % 900) });
+    } else {
+        let (reserved, spent) = (tokens(chance.next() % 900), tokens(chance.next() % 300));
+        append.ledger.settle.push(Settle { account, reserved, spent, refund: Amounts::default() });
+    }
+    if row.session != append.session {
+        return;
+    }
+    let ends = chance.one_in(5);
+    let state = if ends { RunState::Ended } else { row.state };
+    let ended =
+        ends.then_some(Ended { outcome: Outcome::Completed, cause: None }).or_else(|| row.ended.clone());
+    append.index.push(Index::Run(Box::new(RunRow { state, ended, last, ..row.clone() })));
+}
+
+fn accepted(id: RunId, append: &Append, last: u64) -> RunRow {
+    RunRow {
+        id,
+        session: append.session,
+        account: id.into(),
+        state: RunState::Running,
+        accepted_at: Timestamp(2),
+        started_at: None,
+        ended_at: None,
+        ended: None,
+        iterations: 0,
+        usage: Usage::default(),
+        first: append.expected,
+        last,
+    }
+}
+
+fn record(chance: &mut Chance) -> Arc<Record> {
+    let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
+    let body = Body::CallEnded(CallEnded { call, attempt: 1, end: CallEnd::ok(text(chance)) });
+    Arc::new(Record { at: Timestamp(3), active_ms: chance.next() >> 20, body })
+}
+
+/// A text that has a row, shares one, or needs a file of its own. Some come again.
+fn text(chance: &mut Chance) -> String {
+    let length = match chance.below(30) {
+        0 => 16_500 + chance.below(2) * 1_000,
+        1 | 2 => chance.below(9_000),
+        _ => chance.below(200),
+    };
+    let letter = char::from(b'a' + u8::try_from(chance.below(26)).expect("a letter"));
+    format!("{} {}", chance.below(4), letter.to_string().repeat(length))
+}
