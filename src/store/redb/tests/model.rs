@@ -80,6 +80,9 @@ impl Model {
                     self.fences.insert(*session, opened.incarnation);
                     let numbers = opened.inbox.iter().map(|row| (Some(row.id), Arc::clone(&row.item)));
                     self.inbox.insert(*session, numbers.collect());
+                } else if let Some(fence) = self.fences.get_mut(session) {
+                    // Who is taken over is fenced, within one batch too.
+                    fence.revival += 1;
                 }
             }
             Write::Close(session, _) => {
