@@ -41,7 +41,7 @@ macro_rules! hold {
 use hold;
 
 /// So many sequences of a debug build take a few seconds.
-const SEQUENCES: u64 = 4_000;
+const SEQUENCES: u64 = 2_000;
 const TOGETHER: u64 = 64;
 
 fn number(name: &str) -> Option<u64> {

@@ -34,7 +34,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         tools: vec!["tool".into()],
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
-        in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 100, 5_000, 600_000]) },
+        in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
         script: None,
     }
 }

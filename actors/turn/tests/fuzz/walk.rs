@@ -97,7 +97,7 @@ impl World {
                 self.end_if_at_rest(chance)
             }
             6 | 7 if is_on => self.steer(chance),
-            8 | 9 => match self.turn.questions().pop() {
+            8 | 9 | 14..=19 => match self.turn.questions().pop() {
                 Some((request, _)) => {
                     let verdict = chance.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny]);
                     self.hear(Input::Decided { call: request.call, verdict }, chance)

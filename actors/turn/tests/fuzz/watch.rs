@@ -17,7 +17,7 @@ use crate::{
     },
     policy::{Billing, billing},
     port::Index,
-    turn::{Effect, Turn, run::Phase},
+    turn::{Effect, Input, Turn, run::Phase},
 };
 
 #[derive(Debug, Default)]
@@ -256,6 +256,21 @@ impl Watch {
         run.held.excess += late.usage.total().saturating_sub(late.booked.tokens.unwrap_or(0));
         if run.state != State::Ended {
             run.usage.add(&late.usage);
+        }
+        Ok(())
+    }
+
+    /// What late answers have cost is booked.
+    pub(super) fn is_settled(&self, inputs: &[Input]) -> Result<(), String> {
+        for input in inputs {
+            let Input::Answered { started, answer, .. } = input else { continue };
+            let own = |(call, attempt, _): &(CallId, Attempt, _)| {
+                (*call, *attempt) == (started.call, started.attempt)
+            };
+            hold!(
+                answer.usage.is_none() || !self.cancelled.iter().any(own),
+                "nobody books the late {answer:?}"
+            );
         }
         Ok(())
     }

@@ -159,6 +159,7 @@ impl World {
         );
         self.refused = false;
         if decision.records.is_empty() {
+            self.watch.is_settled(&inputs)?;
             return self.begin_due();
         }
         self.flight = Some((decision, inputs));
@@ -228,6 +229,7 @@ impl World {
         } else {
             self.tell(|| "  durable".into());
             self.commit(&decision)?;
+            self.watch.is_settled(&inputs)?;
             self.begin_due()?;
         }
         self.decide(chance)
@@ -356,12 +358,13 @@ impl World {
     /// The process dies, or the session's actor; what is on its way to disk arrives or does not. Another one takes up what
     /// is in the journal, which must be what the first one knew.
     pub(super) fn die(&mut self, chance: &mut Chance) -> Result<(), String> {
-        if let Some((decision, _)) = self.flight.take()
+        if let Some((decision, inputs)) = self.flight.take()
             && chance.one_in(2)
             && self.watch.post(&decision.ledger)?.is_none()
         {
             self.tell(|| "  durable, and nobody is told".into());
             self.commit(&decision)?;
+            self.watch.is_settled(&inputs)?;
         }
         let reboots = chance.one_in(8);
         self.boot += u64::from(reboots);
