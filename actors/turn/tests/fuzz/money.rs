@@ -75,6 +75,17 @@ impl Money {
         self.get(run.into()).and_then(|account| account.spent.tokens).unwrap_or(0)
     }
 
+    /// What a run has made is spent or reserved, iterations and tool calls.
+    pub(super) fn check_counts(&self, run: RunId, made: (u64, u64)) -> Result<(), String> {
+        let Some(Account { spent, reserved, .. }) = self.get(run.into()) else {
+            return Err(format!("{run} has no account"));
+        };
+        let both = |dimension| spent.get(dimension).unwrap_or(0) + reserved.get(dimension).unwrap_or(0);
+        let booked = (both(Dimension::Iterations), both(Dimension::ToolCalls));
+        hold!(booked == made, "{run} has made {made:?} iterations and calls, and {booked:?} are booked");
+        Ok(())
+    }
+
     /// A run's account has reserved what its attempts under way hold, and has not spent more than its limits.
     pub(super) fn check(&self, run: RunId, held: &Held) -> Result<(), String> {
         let Some(account) = self.get(run.into()) else { return Err(format!("{run} has no account")) };

@@ -117,6 +117,7 @@ impl World {
                 Some(at) => self.ends(at, chance),
                 None => self.goes_on(chance),
             },
+            20 | 21 if is_on => self.hear_again(chance),
             _ => self.goes_on(chance),
         }
     }

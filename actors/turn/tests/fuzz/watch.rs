@@ -13,7 +13,7 @@ use crate::{
     model::{
         Amounts, Attempt, Body, CallId, CallLost, Dimension, Finish, Incarnation, LateSettled, Ledger,
         Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record, RunEnded, RunId,
-        RunSpec, RunState, Seq, Usage,
+        RunSpec, RunState, Seq, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -45,6 +45,8 @@ struct Run {
     spec: Arc<RunSpec>,
     state: State,
     usage: Usage,
+    /// Model calls, and attempts of tool calls but for those that were never begun.
+    made: (u32, u64),
     held: Held,
 }
 
@@ -100,6 +102,7 @@ impl Watch {
                 let run = self.running(started.call.run)?;
                 hold!(run.state == State::Running, "{started:?} while its run is being stopped");
                 run.held.reserve(&ONE_CALL);
+                run.made.1 += 1;
             }
             Body::CallEnded(ended) => {
                 if self.calls.ended(ended)? {
@@ -151,7 +154,7 @@ impl Watch {
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         let state = if is_idle { State::Running } else { State::Queued };
         let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
-        self.runs.push(Run { id, spec, state, usage, held });
+        self.runs.push(Run { id, spec, state, usage, made: (0, 0), held });
         Ok(())
     }
 
@@ -160,7 +163,7 @@ impl Watch {
         let run = self.run(ended.run)?;
         let was = std::mem::replace(&mut run.state, State::Ended);
         hold!(was != State::Ended, "{ended:?} again");
-        hold!(run.usage == ended.usage, "{ended:?} has used {:?}", run.usage);
+        hold!((run.usage, run.made.0) == (ended.usage, ended.iterations), "{run:?} ends as {ended:?}");
         if was == State::Queued {
             self.shown.forget(ended.run);
             return Ok(());
@@ -191,6 +194,8 @@ impl Watch {
         hold!(run.state == State::Running, "{started:?} while its run is being stopped");
         hold!(run.spec.chain.contains(&started.model), "{started:?} asks nobody of {:?}", run.spec.chain);
         run.held.reserve(&started.reserved);
+        run.made.0 += u32::from(started.attempt == 1);
+        hold!(started.reserved.tokens > Some(started.max_tokens), "{started:?} reserves too little");
         match self.failed.take().filter(|(call, ..)| *call == started.call) {
             Some((_, attempt, request)) => {
                 hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
@@ -278,6 +283,7 @@ impl Watch {
     fn lost(&mut self, lost: &CallLost) -> Result<(), String> {
         let run = self.running(lost.call.run)?;
         run.held.give_back(&ONE_CALL);
+        run.made.1 -= u64::from(lost.why == WhyAgain::NeverBegun);
         let spec = Arc::clone(&run.spec);
         self.calls.lost(lost, &spec)
     }
@@ -301,6 +307,9 @@ impl Watch {
             if is_touched || run.state != State::Ended {
                 self.money.check(run.id, &run.held)?;
                 self.check_row(run, turn)?;
+            }
+            if run.state == State::Running {
+                self.money.check_counts(run.id, (run.made.0.into(), run.made.1))?;
             }
         }
         if let Phase::Running(run) = &turn.phase {

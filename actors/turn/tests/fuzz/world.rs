@@ -45,6 +45,8 @@ pub(super) struct World {
     /// The append on its way to disk, and what it was decided from.
     flight: Option<(Decision, Vec<Input>)>,
     waiting: VecDeque<Input>,
+    /// What was said in this life that may be said again, because it comes too late.
+    stale: Vec<Input>,
     granted: Vec<(CallId, Attempt)>,
     /// Whether the last append was refused.
     refused: bool,
@@ -70,6 +72,7 @@ impl World {
             journal: Vec::new(),
             flight: None,
             waiting: VecDeque::new(),
+            stale: Vec::new(),
             granted: Vec::new(),
             refused: false,
             rests: false,
@@ -118,9 +121,38 @@ impl World {
         if matches!(input, Input::Woke) {
             self.tasks.retain(|task| !task.effect.is_timer());
         }
+        match input {
+            Input::Leased { .. }
+            | Input::NoLease { .. }
+            | Input::Permitted { .. }
+            | Input::ModelFailed { .. }
+            | Input::ToolEnded { .. }
+            | Input::Lost { .. }
+            | Input::NeverBegun { .. }
+            | Input::Decided { .. } => self.stale.push(input.clone()),
+            Input::Opened { .. }
+            | Input::Revived { .. }
+            | Input::Submitted { .. }
+            | Input::Answered { .. }
+            | Input::Stop { .. }
+            | Input::Steer { .. }
+            | Input::Woke
+            | Input::Refused(_) => {}
+        }
         let gathers = matches!(input, Input::ToolEnded { .. }) && chance.one_in(4);
         self.waiting.push_back(input);
         if gathers { Ok(()) } else { self.decide(chance) }
+    }
+
+    /// Something is said again.
+    pub(super) fn hear_again(&mut self, chance: &mut Chance) -> Result<(), String> {
+        match chance.place(self.stale.len()) {
+            Some(at) => {
+                self.waiting.push_back(self.stale[at].clone());
+                self.decide(chance)
+            }
+            None => self.decide(chance),
+        }
     }
 
     /// Decides all that waits as one append, unless one is in flight.
@@ -250,6 +282,11 @@ impl World {
                 .map_err(|why| format!("{}: {why}", record.body.kind().name()))?;
             self.journal.push(record);
         }
+        if matches!(decision.records.first().map(|record| &record.body), Some(Body::SessionRevived(_))) {
+            let at = decision.records[0].at;
+            let expired = self.turn.questions().into_iter().find(|(request, _)| request.expires_at <= at);
+            hold!(expired.is_none(), "revived, and still open is {expired:?}");
+        }
         self.watch.appended((&decision.ledger, &decision.index), &self.turn)
     }
 
@@ -291,8 +328,10 @@ impl World {
         }
         for effect in due {
             self.tally.effect(&effect);
-            let begun = self.tasks.iter().any(|task| task.is_due && task.effect == effect);
-            if begun || (self.rests && !effect.is_end()) {
+            if self.tasks.iter().any(|task| task.is_due && task.effect == effect) {
+                continue;
+            }
+            if self.rests && !effect.is_end() {
                 if let Effect::Run { call, attempt } = effect
                     && self.take_grant(call, attempt)
                 {
@@ -372,6 +411,7 @@ impl World {
         self.outside.die(reboots, chance);
         self.tasks.clear();
         self.waiting.clear();
+        self.stale.clear();
         self.granted.clear();
         (self.refused, self.rests) = (false, false);
         let mut folded = Turn::empty(SESSION);
