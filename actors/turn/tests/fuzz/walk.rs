@@ -218,8 +218,9 @@ impl World {
                 self.succeeds(*at, chance)?;
             } else if let Some(at) = self.busy(false).pop() {
                 self.succeeds(at, chance)?;
-            } else if let Some(wake) = self.next_wake() {
-                self.pass(wake);
+            } else if !busy.is_empty() {
+                // Nothing but timers: the first rings.
+                self.pass(self.next_wake().unwrap_or(0));
                 self.hear(Input::Woke, chance)?;
             } else {
                 self.tally.moves = self.tally.moves.max(moves);
