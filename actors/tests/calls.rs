@@ -1,10 +1,13 @@
 //! Calls that are not as they should be, through the whole tree.
 #![cfg(feature = "testkit")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use hermod_actors::{
-    RunRequest, Runtime,
+    RunRequest, Runtime, World,
     model::{Body, CallEnd, CallStatus, EffectClass, MAX_OUTPUT},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
@@ -61,4 +64,27 @@ async fn a_result_of_any_size_is_recorded_short() {
     assert_eq!(*status, CallStatus::Ok);
     assert!(content.len() <= MAX_OUTPUT && content.starts_with("xxx") && content.ends_with("xxx"));
     assert_eq!(artifact.as_ref().map(|artifact| artifact.bytes), Some(10_000_000));
+}
+
+/// A permit comes to the task that waits for it, and at the same moment another one is free when the session decides.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_gets_two_permits_is_made_once() {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&made);
+    let tool = ScriptedTool::new("write", EffectClass::Once, move |invocation| {
+        noted.lock().expect("a list").push((invocation.call.n, invocation.attempt));
+        let n = u64::from(invocation.call.n);
+        async move {
+            tokio::time::sleep(Duration::from_secs(if n > 2 { 10 * n } else { 1 })).await;
+            CallEnd::ok("done")
+        }
+    });
+    let provider = ScriptedProvider::new(Duration::ZERO, |view| match view.len() {
+        1 | 2 => Ok(calls(&[1, 2, 3].map(|n| ("write", json!({"n": n}))))),
+        _ => Ok(says("done")),
+    });
+    let world = world(Arc::new(MemoryJournal::new()), provider, vec![Arc::new(tool)]);
+    let runtime = Runtime::start(World { tool_calls: 2, ..world }).await.expect("the runtime starts");
+    assert_eq!(runtime.chat("go").await, Ok("done".to_owned()));
+    assert_eq!(*made.lock().expect("a list"), [(1, 1), (2, 1), (3, 1)]);
 }

@@ -1,10 +1,10 @@
 //! The core against single cases, and against any history of inputs.
 
-mod any_history;
 mod calls;
 mod cases;
 mod doubt;
 mod fallback;
+mod fuzz;
 mod ladder;
 mod limits;
 mod steer;

@@ -1,0 +1,170 @@
+//! The tool calls of the answer under way, as their records say.
+
+use super::hold;
+use crate::{
+    model::{
+        Access, AssistantMessage, Attempt, CallAdmitted, CallEnded, CallId, CallLost, CallStarted,
+        EffectClass, RunSpec, Seq, Verdict, WhenInDoubt, WhyAgain,
+    },
+    turn::Effect,
+};
+
+#[derive(Debug)]
+struct Call {
+    id: CallId,
+    /// `None` until it is admitted.
+    effect: Option<EffectClass>,
+    access: Access,
+    /// Whether an attempt may have done something.
+    begun: bool,
+    /// How often it was made again, whatever it had done.
+    retried: Attempt,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Proposed,
+    Admitted(Attempt),
+    Same,
+    Started(Attempt, Seq),
+    Asked(Attempt, Option<Verdict>),
+    Ended,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+impl Calls {
+    /// Those of an answer that is taken.
+    pub(super) fn proposed(&mut self, model_call: CallId, message: &AssistantMessage) {
+        let call = |n| Call {
+            id: CallId { n, ..model_call },
+            effect: None,
+            access: Access::default(),
+            begun: false,
+            retried: 0,
+            state: State::Proposed,
+        };
+        self.0 = message.calls.iter().zip(1..).map(|(_, n)| call(n)).collect();
+    }
+
+    fn get(&mut self, id: CallId) -> Result<&mut Call, String> {
+        self.0.iter_mut().find(|call| call.id == id).ok_or_else(|| format!("nobody asked for call {id}"))
+    }
+
+    pub(super) fn admitted(&mut self, admitted: &CallAdmitted) -> Result<(), String> {
+        let first = admitted.same_as.and_then(|n| self.0.iter().find(|call| call.id.n == n));
+        hold!(
+            admitted.same_as.is_none() || first.is_some_and(|call| call.effect == Some(EffectClass::Once)),
+            "{admitted:?} is the same as {first:?}"
+        );
+        let call = self.get(admitted.call)?;
+        hold!(call.state == State::Proposed, "{call:?} is admitted");
+        call.effect = Some(admitted.effect);
+        call.access = admitted.access.clone();
+        call.state = if admitted.same_as.is_some() { State::Same } else { State::Admitted(1) };
+        Ok(())
+    }
+
+    /// `waits` says whether a message to its run waits to be read.
+    pub(super) fn started(&mut self, started: &CallStarted, seq: Seq, waits: bool) -> Result<(), String> {
+        let at = self.0.iter().position(|call| call.id == started.call).unwrap_or(self.0.len());
+        let (before, rest) = self.0.split_at_mut(at);
+        let Some(call) = rest.first_mut() else { return Err(format!("{started:?} out of nowhere")) };
+        hold!(call.state == State::Admitted(started.attempt), "{call:?} is started: {started:?}");
+        hold!(call.begun || !waits, "{call:?} overtakes a message");
+        let is_open = |call: &&Call| !matches!(call.state, State::Ended | State::Same);
+        let blocked = before.iter().filter(is_open).find(|earlier| earlier.access.conflicts(&call.access));
+        hold!(blocked.is_none(), "{call:?} overtakes {blocked:?}");
+        call.state = State::Started(started.attempt, seq);
+        Ok(())
+    }
+
+    /// Whether an attempt ends by this that was started before.
+    pub(super) fn ended(&mut self, ended: &CallEnded) -> Result<bool, String> {
+        let call = self.get(ended.call)?;
+        let attempt = match call.state {
+            State::Started(attempt, _) | State::Asked(attempt, None | Some(Verdict::Deny)) => attempt,
+            State::Proposed | State::Admitted(_) | State::Same => 0,
+            State::Asked(_, Some(Verdict::Allow)) | State::Ended => {
+                return Err(format!("{call:?} ends: {ended:?}"));
+            }
+        };
+        hold!(ended.attempt == attempt, "{call:?} ends as {ended:?}");
+        call.state = State::Ended;
+        Ok(attempt > 0)
+    }
+
+    pub(super) fn lost(&mut self, lost: &CallLost, spec: &RunSpec) -> Result<(), String> {
+        let call = self.get(lost.call)?;
+        let allowed = call.state == State::Asked(lost.attempt, Some(Verdict::Allow));
+        hold!(
+            allowed || matches!(call.state, State::Started(n, _) if n == lost.attempt),
+            "{call:?}: {lost:?}"
+        );
+        let is_once = call.effect == Some(EffectClass::Once);
+        let policy = spec.in_doubt.then;
+        let has_leave = match lost.why {
+            WhyAgain::Lost | WhyAgain::Interrupted => !is_once,
+            WhyAgain::NeverBegun => true,
+            WhyAgain::InDoubt => is_once && (allowed || (policy == WhenInDoubt::Retry && call.retried < 2)),
+        };
+        hold!(has_leave, "{call:?} is repeated without leave: {lost:?}");
+        call.retried += Attempt::from(lost.why == WhyAgain::InDoubt);
+        call.begun |= lost.why != WhyAgain::NeverBegun;
+        call.state = State::Admitted(lost.attempt + 1);
+        Ok(())
+    }
+
+    pub(super) fn asked(&mut self, id: CallId, attempt: Attempt, spec: &RunSpec) -> Result<(), String> {
+        let call = self.get(id)?;
+        let is_started = matches!(call.state, State::Started(n, _) if n == attempt);
+        hold!(is_started && spec.in_doubt.then == WhenInDoubt::Ask, "a person is asked about {call:?}");
+        call.state = State::Asked(attempt, None);
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self, id: CallId, verdict: Verdict) -> Result<(), String> {
+        let call = self.get(id)?;
+        let State::Asked(attempt, None) = call.state else {
+            return Err(format!("nobody was asked about {call:?}"));
+        };
+        call.state = State::Asked(attempt, Some(verdict));
+        Ok(())
+    }
+
+    /// How often a call may have been begun by now.
+    pub(super) fn leaves(&mut self, id: CallId) -> Attempt {
+        self.get(id).map_or(0, |call| call.retried)
+    }
+
+    /// Whether an attempt has been started by the record of this sequence or a later one.
+    pub(super) fn started_since(&self, id: CallId, since: Seq) -> bool {
+        self.0
+            .iter()
+            .any(|call| call.id == id && matches!(call.state, State::Started(_, seq) if seq >= since))
+    }
+
+    /// Every admitted call has its end, and is forgotten.
+    pub(super) fn close(&mut self) -> Result<(), String> {
+        let open = self.0.iter().find(|call| call.effect.is_some() && call.state != State::Ended);
+        hold!(open.is_none(), "{open:?} has no end");
+        self.0.clear();
+        Ok(())
+    }
+
+    /// What is due of a tool call stands in the journal.
+    pub(super) fn check(&self, effect: &Effect) -> Result<(), String> {
+        let state = |id: CallId| self.0.iter().find(|call| call.id == id).map(|call| call.state);
+        let fits = match *effect {
+            Effect::Run { call, attempt } | Effect::End { call, attempt } => {
+                matches!(state(call), Some(State::Started(n, _)) if n == attempt)
+            }
+            Effect::Seek { call, attempt } => call.n == 0 || state(call) == Some(State::Admitted(attempt)),
+            Effect::Ask { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
+        };
+        hold!(fits, "{effect:?} is due without its record");
+        Ok(())
+    }
+}

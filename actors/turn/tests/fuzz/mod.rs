@@ -1,0 +1,197 @@
+//! The core against any sequence of what a shell could give it. Whatever happens, in whatever order: what `watch.rs` minds
+//! is so after every record, and when the world is kind at last, everything comes to its end.
+//!
+//! `HERMOD_SEQUENCES` says how many sequences are lived through, `HERMOD_SEQUENCE` which one alone, and tells it.
+
+mod calls;
+mod chance;
+mod money;
+mod nature;
+mod outside;
+mod shrink;
+mod tally;
+mod tasks;
+mod view;
+mod walk;
+mod watch;
+mod world;
+
+use std::{
+    collections::BTreeSet,
+    env,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Instant,
+};
+
+use self::{chance::Chance, shrink::shrink, tally::Tally, view::Grammar, walk::Sequence};
+use crate::{
+    model::{AssistantMessage, Body, Kind, Message, Past, ToolCall},
+    turn::{Cursor, history::History, repair},
+};
+
+/// Ends the function with an error, unless this is so.
+macro_rules! hold {
+    ($so:expr, $($why:tt)+) => {
+        if !$so {
+            return Err(format!($($why)+));
+        }
+    };
+}
+use hold;
+
+/// So many sequences of a debug build take a few seconds.
+const SEQUENCES: u64 = 2_000;
+const TOGETHER: u64 = 64;
+
+fn number(name: &str) -> Option<u64> {
+    let number = env::var(name).ok()?;
+    Some(number.parse().unwrap_or_else(|_| panic!("{name}: `{number}` is not a number")))
+}
+
+/// Lives through sequences until there is none left or a promise is broken.
+fn work(next: &AtomicU64, end: u64) -> Result<Tally, Box<(Sequence, String)>> {
+    let mut tally = Tally::default();
+    loop {
+        let from = next.fetch_add(TOGETHER, Ordering::Relaxed);
+        if from >= end {
+            return Ok(tally);
+        }
+        for seed in from..end.min(from + TOGETHER) {
+            let sequence = Sequence::of(seed);
+            match sequence.check() {
+                Ok(more) => tally.add(more),
+                Err(why) => {
+                    next.store(end, Ordering::Relaxed);
+                    return Err(Box::new((sequence, why)));
+                }
+            }
+        }
+    }
+}
+
+/// What is known of a broken promise: what is left of the sequence when all is left out that it does not need.
+fn report(sequence: &Sequence, why: &str) -> String {
+    let breaks = |steps: &[u64]| Sequence { steps: steps.to_vec(), ..*sequence }.check().is_err();
+    let steps = shrink(&sequence.steps, breaks);
+    let shrunk = Sequence { steps, ..*sequence };
+    format!(
+        "sequence {seed}: {why}\n\n{} of its {} steps are enough:\n{}\n\nHERMOD_SEQUENCE={seed} tells all of it",
+        shrunk.steps.len(),
+        sequence.steps.len(),
+        shrunk.tell().join("\n"),
+        seed = sequence.seed,
+    )
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)] // how fast it is, is told, and decides nothing
+fn any_sequence_keeps_the_promises() {
+    if let Some(seed) = number("HERMOD_SEQUENCE") {
+        let sequence = Sequence::of(seed);
+        println!("{}", sequence.tell().join("\n"));
+        if let Err(why) = sequence.check() {
+            panic!("{}", report(&sequence, &why));
+        }
+        return;
+    }
+    let (next, end) = (AtomicU64::new(0), number("HERMOD_SEQUENCES").unwrap_or(SEQUENCES));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let began = Instant::now();
+    let ends: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&next, end))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let took = began.elapsed();
+    let mut tally = Tally::default();
+    for worked in ends {
+        match worked {
+            Ok(more) => tally.add(more),
+            Err(broken) => panic!("{}", report(&broken.0, &broken.1)),
+        }
+    }
+    println!(
+        "{tally}{:.1} s, {:.0} sequences/s",
+        took.as_secs_f64(),
+        tally.sequences as f64 / took.as_secs_f64()
+    );
+    assert!(end < SEQUENCES || tally.missing().is_empty(), "never happened: {:?}", tally.missing());
+}
+
+#[test]
+fn a_sequence_is_the_same_each_time() {
+    for seed in 0..50 {
+        assert_eq!(Sequence::of(seed).tell(), Sequence::of(seed).tell());
+    }
+}
+
+#[test]
+fn what_breaks_is_shrunk_to_what_it_needs() {
+    let planted = |steps: &[u64]| steps.contains(&7) && steps.contains(&70);
+    assert_eq!(shrink(&(0..100).collect::<Vec<_>>(), planted), [7, 70]);
+
+    // A real one: a sequence in which a run is told something and ends.
+    let has = |sequence: &Sequence| {
+        let mut world = sequence.world();
+        sequence.walk(&mut world).unwrap();
+        world.has(|body: &Body| body.kind() == Kind::MessageSteered)
+    };
+    let sequence =
+        (0..).map(Sequence::of).find(|sequence| has(sequence) && sequence.steps.len() > 20).unwrap();
+    let steps = shrink(&sequence.steps, |steps| has(&Sequence { steps: steps.to_vec(), ..sequence }));
+    assert!(steps.len() <= 3, "a submission and a message, and what makes them durable: {steps:?}");
+}
+
+#[test]
+fn the_grammar_tells_good_from_bad() {
+    let check = |letters: &str, expected: bool| {
+        let (mut grammar, mut n) = (Grammar::default(), 0);
+        let kept = letters.chars().try_for_each(|letter| {
+            let calls = letters.chars().skip(n + 1).take_while(|letter| *letter == 't').count();
+            n += 1;
+            let call = |_| ToolCall { id: "1".into(), name: "tool".into(), arguments: "{}".into() };
+            let said = |calls| AssistantMessage {
+                calls: (0..calls).map(call).collect(),
+                ..AssistantMessage::default()
+            };
+            grammar.take(&match letter {
+                'u' => Message::User("x".into()),
+                'a' => Message::Assistant(said(0).into()),
+                'c' => Message::Assistant(said(calls.max(1)).into()),
+                _ => Message::Tool { call: "1".into(), name: "tool".into(), content: "x".into() },
+            })
+        });
+        assert_eq!(kept.is_ok() && grammar.is_whole(), expected, "{letters}: {kept:?}");
+    };
+    for good in ["", "u", "ua", "uct", "ucttctauctctta", "uau"] {
+        check(good, true);
+    }
+    for bad in ["a", "t", "uu", "uaa", "uc", "ut", "ucca", "uca", "uata"] {
+        check(bad, false);
+    }
+}
+
+fn rendered(past: &Past) -> Vec<Message> {
+    let mut history = History::default();
+    history.recall(past);
+    let mut messages = history.render(Cursor::default()).0;
+    messages.extend(past.unanswered.iter().map(|text| Message::User(text.clone().into())));
+    messages
+}
+
+#[test]
+fn any_foreign_history_is_mended() {
+    for seed in 0..2_000 {
+        let given = nature::foreign(&mut Chance::new(seed));
+        let past = repair(&given).past;
+        let (messages, mut grammar, mut ids) = (rendered(&past), Grammar::default(), BTreeSet::new());
+        for message in &messages {
+            grammar.take(message).unwrap_or_else(|why| panic!("{given:?}: {why}"));
+            if let Message::Assistant(said) = message {
+                assert!(said.calls.iter().all(|call| ids.insert(call.id.clone())), "{given:?}: an id twice");
+            }
+        }
+        assert!(grammar.is_whole(), "{given:?}");
+        assert_eq!(repair(&messages).past, past, "what is mended stays as it is");
+    }
+}

@@ -1,0 +1,257 @@
+//! What the world around a session gives it: tasks, answers, failures, results.
+
+use std::sync::Arc;
+
+use super::chance::Chance;
+use crate::{
+    model::{
+        Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Deadline, Doubt, EffectClass,
+        Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted, ModelTraits,
+        NotAnswered, Past, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage, WhenInDoubt, WhyNot,
+    },
+    policy::{Candidate, Otherwise, Standing},
+    port::Intent,
+    turn::{Fault, Input, Outlook, Plan},
+};
+
+const MODELS: [(&str, &str); 3] = [("p", "m"), ("q", "n"), ("r", "o")];
+const TOOLS: [&str; 3] = ["tool", "shell", "todo"];
+
+/// What a run is given.
+pub(super) fn spec(chance: &mut Chance) -> RunSpec {
+    let length = 1 + chance.place(MODELS.len()).unwrap_or(0);
+    let link =
+        |(provider, model): &(&str, &str)| ModelRef { provider: (*provider).into(), model: (*model).into() };
+    let max_output = (!chance.one_in(3)).then_some(1 + chance.below(500));
+    let traits = ModelTraits { max_output, ..ModelTraits::default() };
+    let then = chance.pick(&[WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]);
+    RunSpec {
+        chain: MODELS[..length].iter().map(link).collect(),
+        traits: if chance.one_in(3) { vec![traits; length] } else { Vec::new() },
+        thinking: None,
+        workspace: "/w".into(),
+        task: "t".into(),
+        tools: vec!["tool".into()],
+        limits: limits(chance),
+        system: chance.one_in(4).then(|| "be brief".into()),
+        in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
+        script: None,
+    }
+}
+
+fn limits(chance: &mut Chance) -> Limits {
+    let tight = chance.one_in(3);
+    let budget = Amounts {
+        iterations: (tight && chance.one_in(2)).then_some(1 + chance.below(4)),
+        tokens: (tight && chance.one_in(2)).then_some(100 + chance.below(3_000)),
+        tool_calls: (tight && chance.one_in(2)).then_some(chance.below(4)),
+        ..Amounts::default()
+    };
+    let hurried = RetryPolicy {
+        first_ms: 10,
+        longest_ms: 50,
+        deadline_ms: chance.below(5_000),
+        wait_for_reset_max_ms: chance.below(20_000),
+        ..RetryPolicy::default()
+    };
+    let retry = if chance.one_in(3) { hurried } else { RetryPolicy::default() };
+    Limits {
+        budget,
+        wall_ms: chance.one_in(8).then_some(chance.below(3_000)),
+        timeout_ms: chance.one_in(8).then_some(chance.below(3_000)),
+        max_tokens: chance.pick(&[100, 1_000]),
+        retry: RetryPolicy { fallback_on_refusal: chance.one_in(2), ..retry },
+    }
+}
+
+/// How an attempt of a model call ends.
+pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usize, at: Timestamp) -> Input {
+    let (call, attempt) = (started.call, started.attempt);
+    match chance.below(16) {
+        0 => Input::Lost { call, attempt },
+        1..=3 => {
+            let failure = Failure::new(failure(chance, at), "x");
+            Input::ModelFailed { call, attempt, failure, outlook: outlook(chance, links, at) }
+        }
+        _ => answered(chance, started),
+    }
+}
+
+/// The model's answer.
+pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
+    let thoughts = if chance.one_in(3) { "hm" } else { "" };
+    let (text, calls, finish) = match chance.below(16) {
+        0..=2 => ("done", 0, Finish::Stop),
+        3 => ("", 0, chance.pick(&[Finish::Stop, Finish::ToolCalls])),
+        4 => (chance.pick(&["part ", ""]), 0, Finish::Length),
+        5 => ("cut", 1, Finish::Length),
+        6 => ("no", 0, Finish::Refused),
+        7 | 8 => ("I look", 1 + chance.below(2), Finish::ToolCalls),
+        _ => ("", 1 + chance.below(3), chance.pick(&[Finish::ToolCalls, Finish::Stop])),
+    };
+    let message = AssistantMessage {
+        text: text.into(),
+        reasoning: thoughts.into(),
+        calls: (0..calls).map(|n| asked(chance, n)).collect(),
+        opaque: None,
+    };
+    let plans = plans(chance, &message.calls);
+    answer(started, (message, finish), plans, usage(chance, started))
+}
+
+/// The last word of a model that does its best.
+pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
+    let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
+    let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
+    answer(started, (message, Finish::Stop), Vec::new(), Some(usage))
+}
+
+fn answer(
+    started: &Arc<ModelStarted>,
+    (message, finish): (AssistantMessage, Finish),
+    plans: Vec<Plan>,
+    usage: Option<Usage>,
+) -> Input {
+    let answer = Arc::new(Answer { message, finish, usage });
+    Input::Answered { started: Arc::clone(started), answer, plans: plans.into() }
+}
+
+fn asked(chance: &mut Chance, n: u64) -> ToolCall {
+    ToolCall { id: format!("v{n}"), name: chance.pick(&TOOLS).into(), arguments: r#"{"a":1}"#.into() }
+}
+
+/// What the executor says of calls: often all of them are alike.
+fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<Plan> {
+    let all = chance.below(16);
+    let mut plan = |call: &ToolCall| match if chance.one_in(4) { chance.below(16) } else { all } {
+        0 => refuse(Fault::UnknownTool),
+        1 => refuse(Fault::Malformed),
+        2 => refuse(Fault::Unacceptable),
+        n => {
+            let effect = match n {
+                3..=5 => EffectClass::Pure,
+                6..=8 => EffectClass::Idempotent,
+                _ => EffectClass::Once,
+            };
+            let paths = [Access::reads("/w/a"), Access::writes("/w/a"), Access::writes("/w")];
+            let access = match chance.below(8) {
+                0..=2 => Access::default(),
+                3..=5 => paths[usize::try_from(n % 3).unwrap_or(0)].clone(),
+                6 => Access::Alone,
+                _ => Access::Anything,
+            };
+            let detached = effect == EffectClass::Once && chance.one_in(2);
+            let arguments = Hash::of(&[u8::from(chance.one_in(3))]);
+            Plan::Admit {
+                tool: call.name.as_str().into(),
+                intent: Intent { effect, access, detached },
+                arguments,
+            }
+        }
+    };
+    calls.iter().map(&mut plan).collect()
+}
+
+fn refuse(fault: Fault) -> Plan {
+    Plan::Refuse { fault, end: CallEnd::new(CallStatus::Error, "no") }
+}
+
+/// What it is said to have cost: mostly no more than was reserved.
+fn usage(chance: &mut Chance, started: &ModelStarted) -> Option<Usage> {
+    let reserved = started.reserved.tokens.unwrap_or(0);
+    let most = if chance.one_in(8) { reserved * 2 } else { reserved };
+    let output_tokens = chance.below(most + 1);
+    chance.unless(6, Usage { output_tokens, ..Usage::default() })
+}
+
+fn failure(chance: &mut Chance, at: Timestamp) -> FailureClass {
+    let ms = chance.pick(&[0, 300, 4_000, 9_000, 100_000]);
+    let reset_at = chance.one_in(2).then_some(at.plus_ms(ms));
+    let limit = chance.one_in(2).then_some(1 + chance.below(200));
+    let retry_after_ms = chance.one_in(2).then_some(ms);
+    match chance.below(16) {
+        0 | 1 => FailureClass::RateLimited { retry_after_ms, reset_at },
+        2 | 3 => FailureClass::Overloaded,
+        4 => FailureClass::Server,
+        5 => {
+            let which = [Deadline::Connect, Deadline::FirstEvent, Deadline::Gap, Deadline::Call];
+            FailureClass::Timeout { which: chance.pick(&which) }
+        }
+        6 => FailureClass::Network,
+        7 => FailureClass::Cut,
+        8 => FailureClass::NotAnApi,
+        9 => FailureClass::Auth,
+        10 => FailureClass::QuotaExhausted { reset_at },
+        11 => FailureClass::ContextTooLong { limit },
+        12 | 13 => FailureClass::OutputCap { limit },
+        14 => chance.pick(&[FailureClass::InvalidRequest, FailureClass::ContentRefused]),
+        _ => FailureClass::ModelNotFound,
+    }
+}
+
+fn outlook(chance: &mut Chance, links: usize, at: Timestamp) -> Outlook {
+    if chance.one_in(2) {
+        return Outlook::default();
+    }
+    let soon = at.plus_ms(chance.below(20_000));
+    let standings = [
+        Standing::Free,
+        Standing::Full,
+        Standing::Paced(soon),
+        Standing::Starting,
+        Standing::Probing,
+        Standing::Held(soon),
+        Standing::Shut(soon),
+        Standing::Absent,
+    ];
+    let otherwise = chance.pick(&[Otherwise::No, Otherwise::No, Otherwise::Renewed, Otherwise::Rotated]);
+    Outlook { links: (0..links).map(|_| chance.pick(&standings)).collect(), otherwise }
+}
+
+/// Why no link can be asked: closed for ever, or until a time.
+pub(super) fn skipped(chance: &mut Chance, links: &[Candidate], at: Timestamp) -> Arc<[NotAnswered]> {
+    let closed = |link: &Candidate| {
+        let until = (!chance.one_in(3)).then(|| at.plus_ms(chance.pick(&[0, 500, 8_000, 30_000_000])));
+        let failure = Failure::new(FailureClass::Overloaded, "closed");
+        NotAnswered { model: link.model.clone(), why: WhyNot::Skipped { until, failure } }
+    };
+    links.iter().map(closed).collect()
+}
+
+/// Any list of messages from outside.
+pub(super) fn foreign(chance: &mut Chance) -> Vec<Message> {
+    let length = chance.below(12);
+    (0..length).map(|_| message(chance)).collect()
+}
+
+fn message(chance: &mut Chance) -> Message {
+    let text = chance.pick(&["", "x", " ", "yy"]);
+    let id = |chance: &mut Chance| chance.pick(&["", "1", "2", "3"]);
+    let said = |calls: u64, chance: &mut Chance| {
+        let mut call = |_| ToolCall { id: id(chance).into(), name: "look".into(), arguments: "{}".into() };
+        let calls = (0..calls).map(&mut call).collect();
+        Message::Assistant(Arc::new(AssistantMessage {
+            text: text.into(),
+            calls,
+            ..AssistantMessage::default()
+        }))
+    };
+    match chance.below(6) {
+        0 | 1 => Message::User(text.into()),
+        2 => Message::System(text.into()),
+        3 => said(0, chance),
+        4 => {
+            let calls = 1 + chance.below(3);
+            said(calls, chance)
+        }
+        _ => Message::Tool { call: id(chance).into(), name: "look".into(), content: text.into() },
+    }
+}
+
+/// A conversation of before for one of eight sessions.
+pub(super) fn past(chance: &mut Chance) -> Past {
+    match chance.one_in(8) {
+        true => crate::turn::repair(&foreign(chance)).past,
+        false => Past::default(),
+    }
+}

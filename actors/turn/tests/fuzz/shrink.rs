@@ -1,0 +1,21 @@
+/// The fewest steps, in their order, for which this is still so: halves are left out, then quarters, down to single ones.
+pub(super) fn shrink(steps: &[u64], mut is_so: impl FnMut(&[u64]) -> bool) -> Vec<u64> {
+    let mut left = steps.to_vec();
+    let mut size = left.len().div_ceil(2);
+    while size > 0 {
+        let (mut at, mut has_shrunk) = (0, false);
+        while at < left.len() {
+            let end = (at + size).min(left.len());
+            let fewer = [&left[..at], &left[end..]].concat();
+            if is_so(&fewer) {
+                (left, has_shrunk) = (fewer, true);
+            } else {
+                at = end;
+            }
+        }
+        if !has_shrunk || size > 1 {
+            size /= 2;
+        }
+    }
+    left
+}

@@ -1,0 +1,188 @@
+//! What happened in sequences, and how often.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    model::{Body, CallStatus, Flaw, Kind, Outcome, WhyAgain},
+    turn::{Effect, Input},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) sequences: u64,
+    pub(super) steps: u64,
+    /// The most moves in which a kind world brought everything to its end.
+    pub(super) moves: u32,
+    times: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+/// What must have happened for the sequences to mean something; the kinds of records are all.
+const EXPECTED: [(&str, &[&str]); 6] = [
+    (
+        "input",
+        &[
+            "Opened",
+            "Revived",
+            "Submitted",
+            "Leased",
+            "NoLease",
+            "Permitted",
+            "Answered",
+            "ModelFailed",
+            "ToolEnded",
+            "Lost",
+            "NeverBegun",
+            "Decided",
+            "Stop",
+            "Steer",
+            "Woke",
+            "Refused",
+        ],
+    ),
+    ("effect", &["Ask", "Run", "End", "Seek", "WakeAt", "WakeAtActive"]),
+    (
+        "flaw",
+        &[
+            "UnknownTools",
+            "Malformed",
+            "Truncated",
+            "Partial",
+            "EmptyAfterTool",
+            "OnlyThought",
+            "Empty",
+            "Refused",
+        ],
+    ),
+    ("again", &["Lost", "Interrupted", "NeverBegun", "InDoubt"]),
+    ("call", &["Ok", "Error", "Stopped", "NotStarted", "InDoubt"]),
+    ("outcome", &["completed", "failed", "stopped", "timed_out", "budget_exhausted", "refused"]),
+];
+
+impl Tally {
+    fn count(&mut self, group: &'static str, name: &'static str) {
+        *self.times.entry((group, name)).or_default() += 1;
+    }
+
+    pub(super) fn input(&mut self, input: &Input) {
+        self.count(
+            "input",
+            match input {
+                Input::Opened { .. } => "Opened",
+                Input::Revived { .. } => "Revived",
+                Input::Submitted { .. } => "Submitted",
+                Input::Leased { .. } => "Leased",
+                Input::NoLease { .. } => "NoLease",
+                Input::Permitted { .. } => "Permitted",
+                Input::Answered { .. } => "Answered",
+                Input::ModelFailed { .. } => "ModelFailed",
+                Input::ToolEnded { .. } => "ToolEnded",
+                Input::Lost { .. } => "Lost",
+                Input::NeverBegun { .. } => "NeverBegun",
+                Input::Decided { .. } => "Decided",
+                Input::Stop { .. } => "Stop",
+                Input::Steer { .. } => "Steer",
+                Input::Woke => "Woke",
+                Input::Refused(_) => "Refused",
+            },
+        );
+    }
+
+    pub(super) fn effect(&mut self, effect: &Effect) {
+        self.count(
+            "effect",
+            match effect {
+                Effect::Ask { .. } => "Ask",
+                Effect::Run { .. } => "Run",
+                Effect::End { .. } => "End",
+                Effect::Seek { .. } => "Seek",
+                Effect::WakeAt(_) => "WakeAt",
+                Effect::WakeAtActive(_) => "WakeAtActive",
+            },
+        );
+    }
+
+    pub(super) fn record(&mut self, body: &Body) {
+        self.count("record", body.kind().name());
+        if let Body::RunEnded(ended) = body {
+            self.outcome(ended.ended.outcome);
+        }
+        if let Body::CallLost(lost) = body {
+            self.count(
+                "again",
+                match lost.why {
+                    WhyAgain::Lost => "Lost",
+                    WhyAgain::Interrupted => "Interrupted",
+                    WhyAgain::NeverBegun => "NeverBegun",
+                    WhyAgain::InDoubt => "InDoubt",
+                },
+            );
+        }
+        if let Body::CallEnded(ended) = body {
+            self.count(
+                "call",
+                match ended.end.status {
+                    CallStatus::Ok => "Ok",
+                    CallStatus::Error => "Error",
+                    CallStatus::Stopped => "Stopped",
+                    CallStatus::NotStarted => "NotStarted",
+                    CallStatus::InDoubt => "InDoubt",
+                },
+            );
+        }
+        if let Body::ModelAnswered(answered) = body
+            && let Some(flaw) = answered.flaw
+        {
+            self.flaw(flaw);
+        }
+    }
+
+    fn outcome(&mut self, outcome: Outcome) {
+        self.count("outcome", outcome.name());
+    }
+
+    fn flaw(&mut self, flaw: Flaw) {
+        self.count(
+            "flaw",
+            match flaw {
+                Flaw::UnknownTools => "UnknownTools",
+                Flaw::Malformed => "Malformed",
+                Flaw::Truncated => "Truncated",
+                Flaw::Partial => "Partial",
+                Flaw::EmptyAfterTool => "EmptyAfterTool",
+                Flaw::OnlyThought => "OnlyThought",
+                Flaw::Empty => "Empty",
+                Flaw::Refused => "Refused",
+            },
+        );
+    }
+
+    /// Counts another one's too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.sequences += other.sequences;
+        self.steps += other.steps;
+        self.moves = self.moves.max(other.moves);
+        for (what, times) in other.times {
+            *self.times.entry(what).or_default() += times;
+        }
+    }
+
+    /// What never happened.
+    pub(super) fn missing(&self) -> Vec<(&'static str, &'static str)> {
+        let records = Kind::ALL.iter().map(|kind| ("record", kind.name()));
+        let others = EXPECTED.iter().flat_map(|(group, names)| names.iter().map(|name| (*group, *name)));
+        others.chain(records).filter(|what| !self.times.contains_key(what)).collect()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} sequences, {} steps, at most {} moves to the end",
+            self.sequences, self.steps, self.moves
+        )?;
+        self.times
+            .iter()
+            .try_for_each(|((group, name), times)| writeln!(f, "  {group:8} {name:20} {times:>12}"))
+    }
+}

@@ -1,0 +1,157 @@
+//! The tasks of a session, and how they end.
+
+use std::sync::Arc;
+
+use super::{chance::Chance, nature, outside::Found, world::World};
+use crate::{
+    model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, ModelStarted},
+    turn::{Effect, Input, Outlook},
+};
+
+/// Something in flight.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) effect: Effect,
+    pub(super) doing: Doing,
+    /// Whether it is still to be; what is not may have something to say all the same.
+    pub(super) is_due: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Doing {
+    /// Asks a model.
+    Ask(Arc<ModelStarted>),
+    /// Makes a tool call.
+    Run,
+    /// Finds out what became of one, whose tool can tell or cannot.
+    Attach(bool),
+    /// Waits for a time, a lease or a permit.
+    Wait,
+    /// Was begun without what it needs.
+    Lost,
+    /// Has had its say.
+    Over,
+}
+
+impl World {
+    /// The places of the tasks that still have something to say: those that are due, or those that are not.
+    pub(super) fn busy(&self, is_due: bool) -> Vec<usize> {
+        let is_busy = |task: &Task| task.is_due == is_due && !matches!(task.doing, Doing::Over);
+        (0..self.tasks.len()).filter(|at| is_busy(&self.tasks[*at])).collect()
+    }
+
+    /// A task comes to its end in any way.
+    pub(super) fn ends(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
+        let Task { effect, doing, is_due } = self.take(at);
+        let input = match (effect, doing) {
+            (_, Doing::Over) => return Ok(()),
+            (Effect::Ask { call, attempt }, Doing::Ask(_)) if !is_due && chance.one_in(2) => {
+                let failure = Failure::new(FailureClass::Cancelled, "x");
+                Input::ModelFailed { call, attempt, failure, outlook: Outlook::default() }
+            }
+            (_, Doing::Ask(started)) => {
+                let links = self.turn.current().map_or(0, |(_, spec)| spec.chain.len());
+                nature::said(chance, &started, links, self.now.at)
+            }
+            (Effect::Seek { call, attempt }, _) => self.found(call, attempt, chance),
+            (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
+            (Effect::Ask { call, attempt }, _)
+            | (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Lost | Doing::Wait) => {
+                Input::Lost { call, attempt }
+            }
+            (Effect::End { call, attempt }, Doing::Run) => self.stopped(call, attempt, chance),
+            (Effect::Run { call, attempt }, Doing::Run) => self.made(call, attempt, chance),
+            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Attach(is_detached)) => {
+                let is_lucky = !chance.one_in(4);
+                self.attached((call, attempt), (is_detached, is_lucky))
+            }
+        };
+        self.hear(input, chance)
+    }
+
+    /// A task comes to its end in the best way.
+    pub(super) fn succeeds(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
+        let Task { effect, doing, .. } = self.take(at);
+        let input = match (effect, doing) {
+            (_, Doing::Over) => return Ok(()),
+            (_, Doing::Ask(started)) => nature::last_word(&started),
+            (Effect::Seek { call, attempt }, _) => match self.turn.candidates() {
+                Some(links) if call.n == 0 => Input::Leased { call, attempt, model: links[0].model.clone() },
+                Some(_) | None => Input::Permitted { call, attempt },
+            },
+            (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
+            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Run) => {
+                self.outside.end(call, attempt, true);
+                Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") }
+            }
+            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Attach(is_detached)) => {
+                self.attached((call, attempt), (is_detached, true))
+            }
+            (
+                Effect::Ask { call, attempt } | Effect::Run { call, attempt } | Effect::End { call, attempt },
+                _,
+            ) => Input::Lost { call, attempt },
+        };
+        self.hear(input, chance)
+    }
+
+    /// It has its say; one that is due is not forgotten before it is not.
+    fn take(&mut self, at: usize) -> Task {
+        let Task { effect, is_due, .. } = self.tasks[at];
+        if !is_due {
+            return self.tasks.remove(at);
+        }
+        std::mem::replace(&mut self.tasks[at], Task { effect, doing: Doing::Over, is_due })
+    }
+
+    fn found(&self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
+        if call.n > 0 {
+            return Input::Permitted { call, attempt };
+        }
+        match self.turn.candidates() {
+            None => Input::Lost { call, attempt },
+            Some(links) if links.is_empty() || chance.one_in(8) => {
+                Input::NoLease { call, attempt, skipped: nature::skipped(chance, &links, self.now.at) }
+            }
+            Some(links) => Input::Leased { call, attempt, model: chance.pick(&links).model },
+        }
+    }
+
+    fn made(&mut self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
+        let how = chance.below(8);
+        self.outside.end(call, attempt, how > 0);
+        match how {
+            0 => Input::Lost { call, attempt },
+            1 => Input::ToolEnded {
+                call,
+                attempt,
+                end: CallEnd::error(CallStatus::Error, "no", None, "other"),
+            },
+            _ => Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") },
+        }
+    }
+
+    fn stopped(&mut self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
+        let is_seen = !chance.one_in(3);
+        self.outside.end(call, attempt, is_seen);
+        match is_seen {
+            true => Input::ToolEnded { call, attempt, end: CallEnd::new(CallStatus::Stopped, "stopped") },
+            false => Input::Lost { call, attempt },
+        }
+    }
+
+    /// Whoever looks for it waits until it has ended, or ends it.
+    fn attached(
+        &mut self,
+        (call, attempt): (CallId, Attempt),
+        (is_detached, is_lucky): (bool, bool),
+    ) -> Input {
+        let found = self.outside.find(call, attempt, is_detached);
+        self.outside.end(call, attempt, is_lucky);
+        match found {
+            Found::NeverBegun => Input::NeverBegun { call, attempt },
+            Found::Ended if is_lucky => Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") },
+            Found::Ended | Found::Unknown => Input::Lost { call, attempt },
+        }
+    }
+}

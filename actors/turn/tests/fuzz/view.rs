@@ -1,0 +1,171 @@
+//! What models are shown: well formed at any time, never another past, each message in one place.
+
+use std::sync::Arc;
+
+use super::hold;
+use crate::{
+    model::{AssistantMessage, Message, MessageSteered, ModelStarted, RunId},
+    turn::{Cursor, Postscript, Turn},
+};
+
+/// Where a list of messages stands in the grammar that all providers demand: `(user (calls result+)* answer)*`.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Grammar {
+    /// At the beginning, or behind an answer.
+    #[default]
+    Closed,
+    /// Behind a user's message or the last result of a step.
+    Open,
+    /// Behind so many results of this answer's calls.
+    Acting(Arc<AssistantMessage>, usize),
+}
+
+impl Grammar {
+    /// One more message; an error if it must not stand here.
+    pub(super) fn take(&mut self, message: &Message) -> Result<(), String> {
+        *self = match (&*self, message) {
+            (Self::Closed, Message::User(_)) => Self::Open,
+            (Self::Open, Message::Assistant(said)) if said.calls.is_empty() => Self::Closed,
+            (Self::Open, Message::Assistant(said)) => Self::Acting(Arc::clone(said), 0),
+            (Self::Acting(said, n), Message::Tool { call, .. }) if *said.calls[*n].id == **call => {
+                let is_last = n + 1 == said.calls.len();
+                if is_last { Self::Open } else { Self::Acting(Arc::clone(said), n + 1) }
+            }
+            (at, message) => return Err(format!("{message:?} stands behind {at:?}")),
+        };
+        Ok(())
+    }
+
+    /// Whether a list may end here.
+    pub(super) const fn is_whole(&self) -> bool {
+        match self {
+            Self::Closed | Self::Open => true,
+            Self::Acting(..) => false,
+        }
+    }
+
+    /// Whether a model may be asked here.
+    const fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+}
+
+/// A message to a run.
+#[derive(Debug)]
+struct Said {
+    run: RunId,
+    next: RunId,
+    read: Read,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Read {
+    Not,
+    Once,
+    /// Its run was gone before it began.
+    Never,
+}
+
+/// What was shown.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    cursor: Cursor,
+    grammar: Grammar,
+    sent: Vec<Message>,
+    postscript: Option<Postscript>,
+    said: Vec<Said>,
+}
+
+/// What the `n`th message says.
+pub(super) fn text(n: u64) -> String {
+    format!("{MARK}{n}]")
+}
+
+const MARK: &str = "[message ";
+
+/// The runs that `next` of messages names are far from others.
+pub(super) const fn next(n: u64) -> RunId {
+    RunId::from_bits(1 << 64 | n as u128)
+}
+
+impl Shown {
+    /// What stands behind the last request, and what of it is well formed.
+    pub(super) fn check_tail(&self, turn: &Turn) -> Result<Option<Message>, String> {
+        let (tail, _) = turn.render(self.cursor);
+        let mut grammar = self.grammar.clone();
+        tail.iter().try_for_each(|message| grammar.take(message))?;
+        hold!(grammar.is_whole(), "the view ends within a step");
+        Ok(tail.into_iter().next_back())
+    }
+
+    /// All of the view is well formed and begins as what was sent.
+    pub(super) fn check_all(&self, turn: &Turn) -> Result<(), String> {
+        let (view, _) = turn.render(Cursor::default());
+        hold!(view.starts_with(&self.sent), "another view than was sent: {view:?}, sent {:?}", self.sent);
+        let mut grammar = Grammar::default();
+        view.iter().try_for_each(|message| grammar.take(message))?;
+        hold!(grammar.is_whole(), "the view ends within a step");
+        Ok(())
+    }
+
+    /// The same request is made again.
+    pub(super) fn asked_again(&self, turn: &Turn, started: &ModelStarted) -> Result<(), String> {
+        let (tail, _) = turn.render(self.cursor);
+        hold!(tail.is_empty(), "a repeated request shows more: {tail:?}");
+        hold!(started.attempt == 1 || self.postscript == turn.postscript(), "a retry has another postscript");
+        Ok(())
+    }
+
+    /// A request shows all that is there; `queued` says which runs have not begun.
+    pub(super) fn asked(&mut self, turn: &Turn, queued: impl Fn(RunId) -> bool) -> Result<(), String> {
+        let (tail, cursor) = turn.render(self.cursor);
+        for message in &tail {
+            self.grammar.take(message)?;
+            self.read(message)?;
+        }
+        hold!(self.grammar.is_open(), "a model is asked behind {:?}", self.grammar);
+        self.cursor = cursor;
+        self.sent.extend(tail);
+        let left = self.said.iter().find(|said| said.read == Read::Not && !queued(said.run));
+        hold!(left.is_none(), "a request does not show {left:?}");
+        Ok(())
+    }
+
+    pub(super) fn note_postscript(&mut self, turn: &Turn) {
+        self.postscript = turn.postscript();
+    }
+
+    fn read(&mut self, message: &Message) -> Result<(), String> {
+        let (Message::User(content) | Message::Tool { content, .. }) = message else { return Ok(()) };
+        for text in [Some(&content.text), content.note.as_ref()].into_iter().flatten() {
+            for mark in text.split(MARK).skip(1) {
+                let number = mark.split(']').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+                let said = self.said.iter_mut().find(|said| said.next == next(number));
+                let Some(said) = said.filter(|said| said.read == Read::Not) else {
+                    return Err(format!("message {number} is shown and was not said, or twice"));
+                };
+                said.read = Read::Once;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn said(&mut self, message: &MessageSteered) -> Result<(), String> {
+        let &MessageSteered { run, next, .. } = message;
+        hold!(self.said.iter().all(|said| said.next != next), "{next} is recorded twice");
+        self.said.push(Said { run, next, read: Read::Not });
+        Ok(())
+    }
+
+    /// Whether a message to this run waits to be read.
+    pub(super) fn waits(&self, run: RunId) -> bool {
+        self.said.iter().any(|said| said.run == run && said.read == Read::Not)
+    }
+
+    /// A run is gone before it began.
+    pub(super) fn forget(&mut self, run: RunId) {
+        for said in self.said.iter_mut().filter(|said| said.run == run && said.read == Read::Not) {
+            said.read = Read::Never;
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! A sequence: a walk that one seed decides, and then the best of all worlds until all is over.
+
+use std::sync::Arc;
+
+use super::{
+    chance::Chance,
+    nature,
+    tally::Tally,
+    view,
+    world::{Mood, World},
+};
+use crate::{
+    model::{RunId, StopReason, Verdict},
+    turn::{Effect, Input},
+};
+
+/// In so many moves a kind world brings everything to its end.
+const KIND_MOVES: u32 = 400;
+
+/// What a sequence is made of. Steps can be left out: each is a seed of its own, and says what happens to whatever is there.
+#[derive(Debug, Clone)]
+pub(super) struct Sequence {
+    pub(super) seed: u64,
+    pub(super) steps: Vec<u64>,
+}
+
+impl Sequence {
+    pub(super) fn of(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let length = if chance.one_in(32) { chance.below(200) } else { 4 + chance.below(32) };
+        Self { seed, steps: (0..length).map(|_| chance.next()).collect() }
+    }
+
+    /// Lives through it. What it came to is in the world, also if a promise was broken.
+    pub(super) fn walk(&self, world: &mut World) -> Result<(), String> {
+        world.tally.sequences += 1;
+        for step in &self.steps {
+            world.step(&mut Chance::new(*step))?;
+        }
+        world.come_to_rest()
+    }
+
+    /// The world in which it begins.
+    pub(super) fn world(&self) -> World {
+        let mut chance = Chance::new(!self.seed);
+        World::new(Mood {
+            room: chance.below(9),
+            disk: 2 + chance.below(7),
+            disturbances: chance.next() | chance.next(),
+            is_thorough: self.seed.is_multiple_of(16),
+        })
+    }
+
+    /// Whether it keeps the promises, and what happened in it.
+    pub(super) fn check(&self) -> Result<Tally, String> {
+        let mut world = self.world();
+        let kept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.walk(&mut world)));
+        kept.unwrap_or_else(|_| Err("it panics".into())).map(|()| world.tally)
+    }
+
+    /// All that happens in it.
+    pub(super) fn tell(&self) -> Vec<String> {
+        let mut world = self.world();
+        world.log = Some(Vec::new());
+        let kept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.walk(&mut world)));
+        let mut log = world.log.take().unwrap_or_default();
+        log.push(match kept {
+            Ok(Ok(())) => "kept".into(),
+            Ok(Err(why)) => format!("broken: {why}"),
+            Err(_) => "it panics".into(),
+        });
+        log
+    }
+}
+
+impl World {
+    fn step(&mut self, chance: &mut Chance) -> Result<(), String> {
+        self.tally.steps += 1;
+        if chance.below(8) < self.mood.disk {
+            self.written(chance)?;
+        }
+        self.pass(chance.below(20));
+        let what = chance.below(32);
+        let is_on = self.watch.runs() == 0 || (self.mood.disturbances >> what) & 1 == 1;
+        match what {
+            _ if self.watch.runs() == 0 && !self.is_writing() => self.submit(chance),
+            0 | 1 if is_on => self.submit(chance),
+            2 if is_on => {
+                let run = if chance.one_in(2) { None } else { Some(self.some_run(chance)) };
+                let reason = chance.pick(&[StopReason::Command, StopReason::Signal]);
+                self.hear(Input::Stop { run, reason }, chance)
+            }
+            3 | 4 if is_on => self.dies(chance),
+            5 if is_on => {
+                self.tell(|| "to rest".into());
+                self.rests = true;
+                self.end_if_at_rest(chance)
+            }
+            6 | 7 if is_on => self.steer(chance),
+            8 | 9 | 14..=19 => match self.turn.questions().pop() {
+                Some((request, _)) => {
+                    let verdict = chance.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny]);
+                    self.hear(Input::Decided { call: request.call, verdict }, chance)
+                }
+                None => self.goes_on(chance),
+            },
+            10 if is_on => {
+                self.pass(chance.pick(&[100, 1_000, 10_000, 1_000_000]));
+                self.hear(Input::Woke, chance)
+            }
+            11 if is_on => {
+                let hours = chance.pick(&[-3_600_000, -10_000, 10_000, 3_600_000]);
+                self.now.at.0 += hours;
+                self.hear(Input::Woke, chance)
+            }
+            12 | 13 => match self.busy(false).pop() {
+                Some(at) => self.ends(at, chance),
+                None => self.goes_on(chance),
+            },
+            20 | 21 if is_on => self.hear_again(chance),
+            _ => self.goes_on(chance),
+        }
+    }
+
+    /// Something that is under way comes to something.
+    fn goes_on(&mut self, chance: &mut Chance) -> Result<(), String> {
+        if self.rests {
+            return self.end_if_at_rest(chance);
+        }
+        let busy = self.busy(true);
+        let calls: Vec<usize> =
+            busy.iter().copied().filter(|at| !self.tasks[*at].effect.is_timer()).collect();
+        let of = if calls.is_empty() || chance.one_in(16) { &busy } else { &calls };
+        match chance.place(of.len()) {
+            Some(at) => {
+                let at = of[at];
+                if let Effect::WakeAt(time) = self.tasks[at].effect {
+                    self.pass(time.ms_since(self.now.at).min(60_000));
+                }
+                self.ends(at, chance)
+            }
+            None => self.decide(chance),
+        }
+    }
+
+    fn submit(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let n = self.watch.runs() as u64;
+        let (run, is_repeated) = match n > 0 && chance.one_in(8) {
+            true => (self.some_run(chance), true),
+            false => (RunId::from_bits(u128::from(chance.next())), false),
+        };
+        let input = if is_repeated { "again".into() } else { format!("task {n}").as_str().into() };
+        let submitted = Input::Submitted {
+            run,
+            input,
+            images: Arc::default(),
+            history: Arc::new(if n == 0 || chance.one_in(8) {
+                nature::past(chance)
+            } else {
+                crate::model::Past::default()
+            }),
+            spec: Arc::new(nature::spec(chance)),
+            key: None,
+        };
+        self.hear(submitted, chance)
+    }
+
+    /// A run of this session, or one that nobody knows.
+    fn some_run(&self, chance: &mut Chance) -> RunId {
+        let known = self.watch.ids();
+        chance.place(known.len() + 1).and_then(|at| known.get(at).copied()).unwrap_or(RunId::from_bits(1))
+    }
+
+    fn steer(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let current = self.turn.current().map(|(run, _)| run);
+        let run = current.filter(|_| !chance.one_in(4)).unwrap_or_else(|| self.some_run(chance));
+        let n = chance.next();
+        let steer = Input::Steer { run, text: view::text(n).into(), next: view::next(n) };
+        self.hear(steer.clone(), chance)?;
+        if chance.one_in(4) { self.hear(steer, chance) } else { Ok(()) }
+    }
+
+    fn dies(&mut self, chance: &mut Chance) -> Result<(), String> {
+        self.die(chance)?;
+        if chance.one_in(4) {
+            let stop = Input::Stop { run: None, reason: StopReason::Command };
+            return self.hear(stop, chance);
+        }
+        self.decide(chance)
+    }
+
+    /// A session that rests ends when nothing of it is under way.
+    fn end_if_at_rest(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let ending = self.busy(true).into_iter().find(|at| self.tasks[*at].effect.is_end());
+        match ending {
+            Some(at) => self.ends(at, chance),
+            None if self.is_writing() => self.written(chance),
+            None if self.is_waiting() => self.decide(chance),
+            None => self.dies(chance),
+        }
+    }
+
+    /// Serves what is due, kindly, until nothing is.
+    fn come_to_rest(&mut self) -> Result<(), String> {
+        let chance = &mut Chance::new(0);
+        self.mood.room = 8;
+        for moves in 0..KIND_MOVES {
+            self.pass(1);
+            let busy = self.busy(true);
+            let call = busy.iter().find(|at| !self.tasks[**at].effect.is_timer());
+            if self.is_writing() {
+                self.written(chance)?;
+            } else if self.is_waiting() {
+                self.decide(chance)?;
+            } else if self.rests {
+                self.end_if_at_rest(chance)?;
+            } else if let Some(at) = call {
+                self.succeeds(*at, chance)?;
+            } else if let Some(at) = self.busy(false).pop() {
+                self.succeeds(at, chance)?;
+            } else if !busy.is_empty() {
+                // Nothing but timers: the first rings.
+                self.pass(self.next_wake().unwrap_or(0));
+                self.hear(Input::Woke, chance)?;
+            } else {
+                self.tally.moves = self.tally.moves.max(moves);
+                return self.watch.over(&self.turn);
+            }
+        }
+        Err(format!("still busy with {:?}", self.turn.due(self.now)))
+    }
+
+    /// In how many milliseconds something is to be looked at.
+    fn next_wake(&self) -> Option<u64> {
+        let until = |effect: &Effect| match *effect {
+            Effect::WakeAt(time) => Some(time.ms_since(self.now.at)),
+            Effect::WakeAtActive(ms) => Some(ms.saturating_sub(self.now.active_ms)),
+            Effect::Ask { .. } | Effect::Run { .. } | Effect::End { .. } | Effect::Seek { .. } => None,
+        };
+        self.turn.due(self.now).iter().filter_map(until).min()
+    }
+}

@@ -1,0 +1,482 @@
+//! A shell as `session/` is one, and the world around it, both driven by chance: inputs wait while an append is on its way
+//! to disk; what is durable is applied, and only then its effects are begun; all that is not durable may be lost.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    chance::Chance,
+    hold, nature,
+    outside::Outside,
+    tally::Tally,
+    tasks::{Doing, Task},
+    watch::Watch,
+};
+use crate::{
+    model::{
+        Attempt, Body, CallId, CallStatus, Durable, Incarnation, Now, Record, SessionId, Timestamp, WhyAgain,
+        decode, encode,
+    },
+    turn::{Decision, Draft, Effect, Input, Turn, Waits, Want},
+};
+
+const SESSION: SessionId = SessionId::from_bits(1);
+
+/// How the world of one sequence is disposed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mood {
+    /// In how many of eight cases what is wanted is free.
+    pub(super) room: u64,
+    /// In how many of eight steps the disk answers.
+    pub(super) disk: u64,
+    /// The disturbances that there are, a bit for each.
+    pub(super) disturbances: u64,
+    /// Whether what costs more time is looked at too.
+    pub(super) is_thorough: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) turn: Turn,
+    /// What it begins with, until that is durable.
+    first: Option<Input>,
+    pub(super) now: Now,
+    pub(super) mood: Mood,
+    journal: Vec<Durable<Arc<Record>>>,
+    /// The append on its way to disk, and what it was decided from.
+    flight: Option<(Decision, Vec<Input>)>,
+    waiting: VecDeque<Input>,
+    /// What was said in this life that may be said again, because it comes too late.
+    stale: Vec<Input>,
+    granted: Vec<(CallId, Attempt)>,
+    /// Whether the last append was refused.
+    refused: bool,
+    /// Nothing is begun any more: the session ends when nothing is on its way to disk.
+    pub(super) rests: bool,
+    pub(super) tasks: Vec<Task>,
+    pub(super) outside: Outside,
+    pub(super) watch: Watch,
+    revival: u32,
+    boot: u64,
+    pub(super) tally: Tally,
+    /// What happens is told here, if somebody wants to know.
+    pub(super) log: Option<Vec<String>>,
+}
+
+impl World {
+    pub(super) fn new(mood: Mood) -> Self {
+        let mut world = Self {
+            turn: Turn::empty(SESSION),
+            first: None,
+            now: Now { at: Timestamp(1_000_000), active_ms: 0 },
+            mood,
+            journal: Vec::new(),
+            flight: None,
+            waiting: VecDeque::new(),
+            stale: Vec::new(),
+            granted: Vec::new(),
+            refused: false,
+            rests: false,
+            tasks: Vec::new(),
+            outside: Outside::default(),
+            watch: Watch::default(),
+            revival: 0,
+            boot: 0,
+            tally: Tally::default(),
+            log: None,
+        };
+        world.begin_life();
+        world
+    }
+
+    fn begin_life(&mut self) {
+        self.revival += 1;
+        let incarnation = Incarnation { epoch: 1, revival: self.revival };
+        let boot = format!("b{}", self.boot);
+        self.first = Some(match self.turn.last() {
+            0 => Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot },
+            _ => Input::Revived { incarnation, boot },
+        });
+    }
+
+    pub(super) fn tell(&mut self, what: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(what());
+        }
+    }
+
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.now = Now { at: self.now.at.plus_ms(ms), active_ms: self.now.active_ms + ms };
+    }
+
+    pub(super) const fn is_writing(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty() || (self.first.is_some() && self.turn.last() > 0)
+    }
+
+    /// An input comes in.
+    pub(super) fn hear(&mut self, input: Input, chance: &mut Chance) -> Result<(), String> {
+        if matches!(input, Input::Woke) {
+            self.tasks.retain(|task| !task.effect.is_timer());
+        }
+        match input {
+            Input::Leased { .. }
+            | Input::NoLease { .. }
+            | Input::Permitted { .. }
+            | Input::ModelFailed { .. }
+            | Input::ToolEnded { .. }
+            | Input::Lost { .. }
+            | Input::NeverBegun { .. }
+            | Input::Decided { .. } => self.stale.push(input.clone()),
+            Input::Opened { .. }
+            | Input::Revived { .. }
+            | Input::Submitted { .. }
+            | Input::Answered { .. }
+            | Input::Stop { .. }
+            | Input::Steer { .. }
+            | Input::Woke
+            | Input::Refused(_) => {}
+        }
+        let gathers = matches!(input, Input::ToolEnded { .. }) && chance.one_in(4);
+        self.waiting.push_back(input);
+        if gathers { Ok(()) } else { self.decide(chance) }
+    }
+
+    /// Something is said again.
+    pub(super) fn hear_again(&mut self, chance: &mut Chance) -> Result<(), String> {
+        match chance.place(self.stale.len()) {
+            Some(at) => {
+                self.waiting.push_back(self.stale[at].clone());
+                self.decide(chance)
+            }
+            None => self.decide(chance),
+        }
+    }
+
+    /// Decides all that waits as one append, unless one is in flight.
+    pub(super) fn decide(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let is_new = self.turn.last() == 0;
+        if self.flight.is_some() || (self.waiting.is_empty() && (self.first.is_none() || is_new)) {
+            return Ok(());
+        }
+        let mut draft = self.turn.draft(self.now);
+        let mut fed: Vec<Input> = self.first.iter().cloned().collect();
+        fed.iter().for_each(|first| draft.feed(first));
+        let inputs = self.feed(&mut draft);
+        fed.extend(inputs.iter().cloned());
+        if !self.rests {
+            self.grant(&mut draft, &mut fed, chance);
+        }
+        self.cancel_all_but(&draft.due());
+        let decision = draft.finish();
+        for input in &fed {
+            self.tally.input(input);
+        }
+        if self.mood.is_thorough {
+            let mut again = self.turn.draft(self.now);
+            fed.iter().for_each(|input| again.feed(input));
+            hold!(
+                again.finish().records == decision.records,
+                "the same inputs were decided otherwise: {fed:?}"
+            );
+        }
+        let now = self.now;
+        self.tell(|| told(now, &fed, &decision));
+        hold!(
+            !self.refused || decision.ledger.reserve.iter().all(|reserve| reserve.amounts.is_empty()),
+            "more is reserved after a refusal: {:?}",
+            decision.ledger
+        );
+        self.refused = false;
+        if decision.records.is_empty() {
+            self.watch.is_settled(&inputs)?;
+            return self.begin_due();
+        }
+        self.flight = Some((decision, inputs));
+        Ok(())
+    }
+
+    fn feed(&mut self, draft: &mut Draft) -> Vec<Input> {
+        let mut taken = Vec::new();
+        for input in self.waiting.drain(..) {
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = input {
+                self.granted.push((call, attempt));
+            }
+            if let Input::Leased { call, attempt, .. }
+            | Input::NoLease { call, attempt, .. }
+            | Input::Permitted { call, attempt } = input
+            {
+                self.tasks.retain(|task| task.effect != Effect::Seek { call, attempt });
+            }
+            if !draft.refuses(&input) {
+                draft.feed(&input);
+                taken.push(input);
+            }
+        }
+        taken
+    }
+
+    /// Gives some of what the draft wants.
+    fn grant(&mut self, draft: &mut Draft, fed: &mut Vec<Input>, chance: &mut Chance) {
+        for want in draft.wants() {
+            if chance.below(8) >= self.mood.room {
+                continue;
+            }
+            let input = match want {
+                Want::Lease { call, attempt } => {
+                    let links = draft.candidates().unwrap_or_default();
+                    match links.first() {
+                        Some(link) if self.mood.room == 8 || !chance.one_in(16) => {
+                            Input::Leased { call, attempt, model: link.model.clone() }
+                        }
+                        Some(_) | None => {
+                            let skipped = nature::skipped(chance, &links, self.now.at);
+                            Input::NoLease { call, attempt, skipped }
+                        }
+                    }
+                }
+                Want::Permit { call, attempt } => Input::Permitted { call, attempt },
+            };
+            draft.feed(&input);
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = input {
+                self.granted.push((call, attempt));
+            }
+            fed.push(input);
+        }
+    }
+
+    /// The disk answers.
+    pub(super) fn written(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let Some((decision, inputs)) = self.flight.take() else { return Ok(()) };
+        if let Some(refusal) = self.watch.post(&decision.ledger)? {
+            self.tell(|| format!("  refused: {refusal}"));
+            self.granted.clear();
+            self.refused = true;
+            self.waiting = std::iter::once(Input::Refused(refusal))
+                .chain(inputs)
+                .chain(self.waiting.drain(..))
+                .collect();
+        } else {
+            self.tell(|| "  durable".into());
+            self.commit(&decision)?;
+            self.watch.is_settled(&inputs)?;
+            self.begin_due()?;
+        }
+        self.decide(chance)
+    }
+
+    fn commit(&mut self, decision: &Decision) -> Result<(), String> {
+        self.first = None;
+        let since = self.watch.last() + 1;
+        for record in &decision.records {
+            self.tally.record(&record.body);
+            let stored = encode(record);
+            hold!(decode(&stored).as_ref() == Ok(&**record), "{record:?} is stored as another");
+            let record = Durable::vouch(Arc::clone(record));
+            self.agrees_with_outside(&record.body, since)?;
+            self.turn.apply(&record);
+            self.watch
+                .record(&record, &self.turn)
+                .map_err(|why| format!("{}: {why}", record.body.kind().name()))?;
+            self.journal.push(record);
+        }
+        if matches!(decision.records.first().map(|record| &record.body), Some(Body::SessionRevived(_))) {
+            let at = decision.records[0].at;
+            let expired = self.turn.questions().into_iter().find(|(request, _)| request.expires_at <= at);
+            hold!(expired.is_none(), "revived, and still open is {expired:?}");
+        }
+        self.watch.appended((&decision.ledger, &decision.index), &self.turn)
+    }
+
+    /// What a record says of a tool call is so.
+    fn agrees_with_outside(&self, body: &Body, since: u64) -> Result<(), String> {
+        let (call, attempt, should_be_there) = match body {
+            Body::CallEnded(ended) if ended.attempt > 0 => match ended.end.status {
+                CallStatus::Ok => (ended.call, ended.attempt, true),
+                CallStatus::NotStarted => {
+                    let here = self.watch.started_since(ended.call, since);
+                    hold!(here, "{ended:?} may have begun");
+                    return Ok(());
+                }
+                CallStatus::Error | CallStatus::Stopped | CallStatus::InDoubt => return Ok(()),
+            },
+            Body::CallLost(lost) if lost.why == WhyAgain::NeverBegun => (lost.call, lost.attempt, false),
+            _ => return Ok(()),
+        };
+        let is_there = self.outside.has(call, attempt);
+        hold!(
+            is_there == should_be_there,
+            "{body:?}, and it has {}begun",
+            if is_there { "" } else { "not " }
+        );
+        Ok(())
+    }
+
+    /// Starts what is due and not begun.
+    fn begin_due(&mut self) -> Result<(), String> {
+        if self.first.is_some() {
+            return Ok(());
+        }
+        let due = self.turn.due(self.now);
+        self.watch.due(&due)?;
+        if self.rests {
+            self.tasks.retain(|task| !task.effect.is_end() || due.contains(&task.effect));
+        } else {
+            self.cancel_all_but(&due);
+        }
+        for effect in due {
+            self.tally.effect(&effect);
+            if self.tasks.iter().any(|task| task.is_due && task.effect == effect) {
+                continue;
+            }
+            if self.rests && !effect.is_end() {
+                if let Effect::Run { call, attempt } = effect
+                    && self.take_grant(call, attempt)
+                {
+                    self.waiting.push_back(Input::NeverBegun { call, attempt });
+                }
+                continue;
+            }
+            let doing = self.begin(effect)?;
+            self.tasks.push(Task { effect, doing, is_due: true });
+        }
+        self.granted.clear();
+        Ok(())
+    }
+
+    fn begin(&mut self, effect: Effect) -> Result<Doing, String> {
+        Ok(match effect {
+            Effect::Ask { call, attempt } => match (self.take_grant(call, attempt), self.turn.asking()) {
+                (true, Some(started)) => Doing::Ask(Arc::clone(started)),
+                (_, _) => Doing::Lost,
+            },
+            Effect::Run { call, attempt } if self.take_grant(call, attempt) => {
+                let leaves = self.watch.leaves(call);
+                self.outside.begin(
+                    (call, attempt),
+                    (self.turn.is_detached(call), self.is_once(call)),
+                    leaves,
+                )?;
+                Doing::Run
+            }
+            Effect::Run { call, .. } if self.turn.is_of_before(call) => {
+                Doing::Attach(self.turn.is_detached(call))
+            }
+            Effect::Run { .. } => Doing::Lost,
+            Effect::End { call, .. } => Doing::Attach(self.turn.is_detached(call)),
+            Effect::Seek { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => Doing::Wait,
+        })
+    }
+
+    fn is_once(&self, id: CallId) -> bool {
+        use crate::turn::run::Phase;
+        matches!(&self.turn.phase, Phase::Running(run) if run.calls().iter().any(|call| call.id == id && call.is_once()))
+    }
+
+    fn take_grant(&mut self, call: CallId, attempt: Attempt) -> bool {
+        let at = self.granted.iter().position(|granted| *granted == (call, attempt));
+        at.map(|at| self.granted.remove(at)).is_some()
+    }
+
+    /// Cancels what is begun and not due.
+    fn cancel_all_but(&mut self, due: &[Effect]) {
+        self.tasks.retain_mut(|task| {
+            if task.is_due && !due.contains(&task.effect) {
+                match (&task.doing, task.effect.ended().filter(|end| due.contains(end))) {
+                    (Doing::Wait | Doing::Over, None) => return false,
+                    (_, Some(end)) => task.effect = end,
+                    (_, None) => task.is_due = false,
+                }
+            }
+            true
+        });
+    }
+
+    /// The process dies, or the session's actor; what is on its way to disk arrives or does not. Another one takes up what
+    /// is in the journal, which must be what the first one knew.
+    pub(super) fn die(&mut self, chance: &mut Chance) -> Result<(), String> {
+        if let Some((decision, inputs)) = self.flight.take()
+            && chance.one_in(2)
+            && self.watch.post(&decision.ledger)?.is_none()
+        {
+            self.tell(|| "  durable, and nobody is told".into());
+            self.commit(&decision)?;
+            self.watch.is_settled(&inputs)?;
+        }
+        let reboots = chance.one_in(8);
+        self.boot += u64::from(reboots);
+        self.tell(|| format!("died{}", if reboots { ", and the machine starts anew" } else { "" }));
+        self.outside.die(reboots, chance);
+        self.tasks.clear();
+        self.waiting.clear();
+        self.stale.clear();
+        self.granted.clear();
+        (self.refused, self.rests) = (false, false);
+        let mut folded = Turn::empty(SESSION);
+        self.journal.iter().for_each(|record| folded.apply(record));
+        self.is_alike(&folded)?;
+        self.turn = folded;
+        self.now.active_ms = self.turn.active_ms;
+        self.now.at = self.now.at.plus_ms(chance.pick(&[0, 1, 1_000, 60_000]));
+        self.begin_life();
+        Ok(())
+    }
+
+    /// What the journal folds to is what was applied record by record.
+    fn is_alike(&self, folded: &Turn) -> Result<(), String> {
+        let (live, now) = (&self.turn, self.now);
+        hold!(live.due(now) == folded.due(now), "{:?} was due, and {:?} is", live.due(now), folded.due(now));
+        hold!(live.request_hash() == folded.request_hash(), "the journal folds to another view");
+        hold!(live.questions() == folded.questions(), "the journal folds to other questions");
+        hold!(live.parked() == folded.parked(), "the journal folds to another state");
+        if self.mood.is_thorough {
+            let (live, again) = (format!("{live:?}"), format!("{folded:?}"));
+            hold!(live == again, "the journal folds to\n{again}\nand not to\n{live}");
+            self.shown_as_it_is(folded)?;
+        }
+        Ok(())
+    }
+
+    /// What is shown to models and persons of the state.
+    pub(super) fn shown_as_it_is(&self, turn: &Turn) -> Result<(), String> {
+        self.watch.shown.check_all(turn)?;
+        let mut waits = Waits::new(SESSION);
+        self.journal.iter().for_each(|record| waits.take(record));
+        if let Some((run, _)) = turn.current() {
+            let named = waits.under_way(run, self.now.at, &NoBounds);
+            hold!(!named.is_empty(), "{:?} is due, and no wait is named", turn.due(self.now));
+            hold!(!waits.at_rest(run, self.now.at).is_empty(), "a run at rest waits for nothing");
+        }
+        Ok(())
+    }
+
+    /// Whether the journal holds a record of which this is so.
+    pub(super) fn has(&self, is: impl Fn(&Body) -> bool) -> bool {
+        self.journal.iter().any(|record| is(&record.body))
+    }
+}
+
+struct NoBounds;
+
+impl crate::turn::Bounds for NoBounds {
+    fn model(&self, _: &crate::model::ModelRef, _: &crate::model::RunSpec) -> u64 {
+        1
+    }
+
+    fn tool(&self, _: &str, _: &str) -> u64 {
+        1
+    }
+
+    fn stop(&self) -> u64 {
+        1
+    }
+}
+
+fn told(now: Now, fed: &[Input], decision: &Decision) -> String {
+    let mut told = format!("at {} ({} ms alive)", now.at.0, now.active_ms);
+    fed.iter().for_each(|input| told += &format!("\n  {input:?}"));
+    decision.records.iter().for_each(|record| told += &format!("\n    -> {:?}", record.body));
+    told
+}
