@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     model::{BootId, Cause, RunId, SessionId},
+    mutation::{Mutation, planted},
     policy::{Intensity, Verdict},
     port::{Journal, JournalError},
     session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
@@ -269,7 +270,10 @@ impl Directory {
         entry.place = Place::Ending(entry.place.take_waiting(), next);
         let (tasks, me) = (entry.tasks.clone(), self.me.clone());
         tokio::spawn(async move {
-            tasks.end().await;
+            match planted(Mutation::ReviveEarly) {
+                true => tasks.outlive(),
+                false => tasks.end().await,
+            }
             tell(&me, Inner::TasksEnded(session));
         });
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         Amounts, Answer, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, LateSettled, ModelAnswered,
-        ModelRef, ModelStarted,
+        ModelRef, ModelStarted, Usage,
     },
+    mutation::{Mutation, planted},
     turn::{
         Plan,
         asking::{Asked, Asking},
@@ -81,6 +82,7 @@ impl Draft {
         if let Some(usage) = answer.usage {
             let (call, attempt) = (started.call, started.attempt);
             let booked = Amounts { tokens: started.reserved.tokens, ..Amounts::default() };
+            let usage = if planted(Mutation::DropLateUsage) { Usage::default() } else { usage };
             self.push(Body::LateSettled(LateSettled { call, attempt, usage, booked }));
         }
     }

@@ -7,6 +7,7 @@ use crate::{
         NewAccount, Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage,
         WhyAgain,
     },
+    mutation::{Mutation, planted},
     policy::{Billing, billing},
     port::Index,
     turn::{
@@ -82,7 +83,9 @@ impl Draft {
                 }
             }
             Body::RunEnded(ended) => {
-                self.index(self.ended(ended));
+                if !planted(Mutation::NoEndRow) {
+                    self.index(self.ended(ended));
+                }
                 self.list_running();
             }
             Body::SessionRevived(_)
@@ -175,6 +178,7 @@ const ONE_CALL: Amounts =
 /// Adds to the append's one reservation of this account.
 fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
     match ledger.reserve.iter_mut().find(|reserve| reserve.account == account) {
+        _ if planted(Mutation::DebitLate) => {}
         Some(reserve) => add(&mut reserve.amounts, &amounts),
         None => ledger.reserve.push(Reserve { account, amounts }),
     }
