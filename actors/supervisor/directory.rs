@@ -43,7 +43,7 @@ pub(crate) struct Foundation {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) wiring: Arc<Wiring>,
     pub(super) boot: BootId,
-    pub(super) roster: Roster,
+    pub(super) roster: Arc<Roster>,
 }
 
 /// The tasks of all sessions that the directory knows, so that the next directory can end them before it revives; and
@@ -54,6 +54,11 @@ pub(crate) struct Roster(Mutex<BTreeMap<SessionId, (CallTasks, bool)>>);
 impl Roster {
     fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, (CallTasks, bool)>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that the session's runs are to go on: whoever is told to see to it may die before.
+    pub(crate) fn want(&self, session: SessionId) {
+        self.with(|roster| roster.entry(session).or_default().1 = true);
     }
 
     fn note(&self, session: SessionId, entry: &Entry) {
