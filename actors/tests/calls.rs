@@ -1,11 +1,15 @@
 //! Calls that are not as they should be, through the whole tree.
 #![cfg(feature = "testkit")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use hermod_actors::{
-    RunRequest, Runtime,
-    model::{Body, CallEnd, CallStatus, EffectClass, MAX_OUTPUT},
+    RunRequest, Runtime, World,
+    model::{Access, Body, CallEnd, CallId, CallStatus, EffectClass, MAX_OUTPUT},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::{Value, json};
@@ -61,4 +65,31 @@ async fn a_result_of_any_size_is_recorded_short() {
     assert_eq!(*status, CallStatus::Ok);
     assert!(content.len() <= MAX_OUTPUT && content.starts_with("xxx") && content.ends_with("xxx"));
     assert_eq!(artifact.as_ref().map(|artifact| artifact.bytes), Some(10_000_000));
+}
+
+/// Two permits come free at once for the last of three calls: the one that it waits for, and another one.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_two_permits_is_begun_once() {
+    let begun: Arc<Mutex<BTreeMap<CallId, u32>>> = Arc::default();
+    let count = Arc::clone(&begun);
+    let tool = ScriptedTool::new("post", EffectClass::Once, move |invocation| {
+        *count.lock().unwrap().entry(invocation.call).or_default() += 1;
+        async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            CallEnd::ok("posted")
+        }
+    });
+    let provider = ScriptedProvider::new(Duration::ZERO, |view| {
+        let each: Vec<_> = (0..3).map(|n| ("post", json!({"n": n}))).collect();
+        Ok(if view.len() > 2 { says("done") } else { calls(&each) })
+    });
+    let tool = tool.touching(Access::default());
+    let world =
+        World { tool_calls: 2, ..world(Arc::new(MemoryJournal::new()), provider, vec![Arc::new(tool)]) };
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let result = runtime.run(RunRequest::new("go")).await.expect("it ends");
+    let records = runtime.journal(result.session, 1).await.expect("a journal");
+    let kinds: Vec<_> = records.iter().map(|(_, record)| record.body.kind().name()).collect();
+    assert_eq!(begun.lock().unwrap().values().copied().collect::<Vec<_>>(), [1; 3], "{kinds:?}");
+    assert!(!kinds.contains(&"call.lost"), "{kinds:?}");
 }
