@@ -1,7 +1,7 @@
 //! The simulation finds what is planted: seeds until the first violation, for each mutation that a whole runtime can show.
 //!
-//! `HERMOD_SEEDS=50000 cargo test --release --test mutations_found -- --nocapture` gives each of them more seeds.
-#![allow(clippy::unwrap_used)] // a test ends where it fails
+//! `HERMOD_SEEDS=50000 cargo test -p hermod-actors --release --test mutations_found -- --nocapture` gives each of them more seeds.
+#![cfg(feature = "testkit")]
 
 use std::{collections::BTreeSet, env, thread};
 
