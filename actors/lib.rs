@@ -5,6 +5,8 @@
 #![warn(missing_docs)]
 
 pub mod model;
+#[doc(hidden)]
+pub mod mutation;
 pub mod port;
 #[cfg(feature = "testkit")]
 pub mod testkit;

@@ -14,6 +14,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
     model::{Body, Cause, Durable, Record, RunEnded, Seq, SessionId, Timestamp},
+    mutation::{Mutation, planted},
     port::{Clock, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
@@ -137,6 +138,7 @@ impl Actor for Persistence {
         message: PersistenceMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let message = if is_vouched_early(&message) { vouched_early(message) } else { message };
         let batch = {
             let mut queue = lock(&state.queue);
             match message {
@@ -287,6 +289,20 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
         Written::Delivered(_) => Stored::Delivered,
         Written::Refused(refusal) => Stored::Refused(refusal),
     }
+}
+
+/// Never, but for the wrong twins of this actor; nobody else could be one, since nobody else vouches.
+fn is_vouched_early(message: &PersistenceMsg) -> bool {
+    let PersistenceMsg::Write(Write::Append(append), _) = message else { return false };
+    let revives = || append.records.iter().any(|record| matches!(record.body, Body::SessionRevived(_)));
+    planted(Mutation::AcknowledgeEarly) || planted(Mutation::DueEarly) && revives()
+}
+
+/// An append about which nobody hears any more: it was said to be durable.
+fn vouched_early(message: PersistenceMsg) -> PersistenceMsg {
+    let PersistenceMsg::Write(Write::Append(append), reply) = message else { return message };
+    reply(Ok(Stored::Appended(append.records.iter().cloned().map(Durable::vouch).collect())));
+    PersistenceMsg::Write(Write::Append(append), Box::new(drop))
 }
 
 /// Whether somebody waits for it: a stop does not queue behind the work of other sessions.

@@ -164,6 +164,7 @@ impl Runtime {
 
     /// Opens a session, so that its unfinished runs go on.
     pub fn revive(&self, session: SessionId) -> Result<(), RunError> {
+        self.doors.roster.want(session);
         self.cast(SessionsMsg::Revive(session))
     }
 

@@ -81,6 +81,13 @@ impl CallTasks {
             tasks.shutdown().await;
         }
     }
+
+    /// The wrong twin of `end`: they go on.
+    pub(crate) fn outlive(&self) {
+        if let Some(mut tasks) = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            tasks.detach_all();
+        }
+    }
 }
 
 /// Something in flight.

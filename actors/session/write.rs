@@ -17,17 +17,20 @@ use crate::{
 impl State {
     /// Decides all that waits as one append, unless one is in flight.
     pub(super) fn decide(&mut self) {
-        if self.in_flight.is_some() {
-            return;
-        }
+        // What comes to no record may have had something behind it.
+        while self.in_flight.is_none() && self.decide_next() {}
+    }
+
+    /// Decides what may be decided together; says whether there was anything.
+    fn decide_next(&mut self) -> bool {
         let now = self.now();
         let mut draft = match &self.life {
             // A session that nobody wants anything of leaves no trace.
-            Life::Dormant(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return,
+            Life::Dormant(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return false,
             Life::Dormant(dormant, first) => dormant.draft(now, first),
-            Life::Awake(_) if self.waiting.is_empty() => return,
+            Life::Awake(_) if self.waiting.is_empty() => return false,
             Life::Awake(turn) => turn.draft(now),
-            Life::Waking => return,
+            Life::Waking => return false,
         };
         let inputs = self.feed(&mut draft);
         if self.suspending.is_none() {
@@ -39,9 +42,10 @@ impl State {
         if decision.records.is_empty() {
             self.answer(inputs, now.at);
             self.begin_due();
-            return;
+        } else {
+            self.append(decision, inputs);
         }
-        self.append(decision, inputs);
+        true
     }
 
     /// Feeds the draft what waits, and gives what it took.

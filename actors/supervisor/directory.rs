@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     model::{BootId, Cause, Incarnation, RunId, SessionId},
+    mutation::{Mutation, planted},
     policy::{Intensity, Verdict},
     port::{Journal, JournalError},
     session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
@@ -44,7 +45,7 @@ pub(crate) struct Foundation {
     pub(super) boot: BootId,
     /// For how long a session with nothing to do keeps its actor.
     pub(super) idle: Duration,
-    pub(super) roster: Roster,
+    pub(super) roster: Arc<Roster>,
 }
 
 /// What the next directory has to know of the sessions that this one knows: their tasks, so that it can end them before it
@@ -57,6 +58,11 @@ type Known = (CallTasks, bool, Option<Incarnation>);
 impl Roster {
     fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, Known>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that the session's runs are to go on: whoever is told to see to it may die before.
+    pub(crate) fn want(&self, session: SessionId) {
+        self.with(|roster| roster.entry(session).or_default().1 = true);
     }
 
     fn note(&self, session: SessionId, entry: &Entry) {
@@ -297,7 +303,10 @@ impl Directory {
         entry.place = Place::Ending(entry.place.take_waiting(), next);
         let (tasks, me) = (entry.tasks.clone(), self.me.clone());
         tokio::spawn(async move {
-            tasks.end().await;
+            match planted(Mutation::ReviveEarly) {
+                true => tasks.outlive(),
+                false => tasks.end().await,
+            }
             tell(&me, Inner::TasksEnded(session));
         });
     }

@@ -32,7 +32,7 @@ use crate::{
     session::Wiring,
 };
 pub(crate) use address::Address;
-pub(crate) use directory::Directory;
+pub(crate) use directory::{Directory, Roster};
 pub(crate) use providers::{ProviderSupervisor, ProvidersMsg, State as Providers};
 pub(crate) use root::{Root, RootMsg, RootState};
 pub(crate) use sessions::{NewSession, SessionSupervisor, SessionsMsg};
@@ -84,6 +84,7 @@ pub(crate) struct Parts {
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     pub(crate) sessions: Arc<Address<SessionsMsg>>,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) wiring: Arc<Wiring>,
     /// One for each submission that may wait until it is on disk: the bound of the mailboxes behind the door.
     pub(crate) admission: Arc<Semaphore>,

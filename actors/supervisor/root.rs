@@ -14,8 +14,8 @@ use crate::{
     provider::Leases,
     session::Wiring,
     supervisor::{
-        Doors, PartStatus, Parts, ProviderSupervisor, SessionSupervisor, Terminated, Writer,
-        directory::{Foundation, Roster},
+        Doors, PartStatus, Parts, ProviderSupervisor, Roster, SessionSupervisor, Terminated, Writer,
+        directory::Foundation,
     },
     tool_executor::{ToolExecutor, Tools},
 };
@@ -121,15 +121,16 @@ impl Actor for Root {
             writing,
             clock: parts.clock,
         });
+        let roster = Arc::<Roster>::default();
         let foundation = Arc::new(Foundation {
             journal: parts.journal,
             wiring: Arc::clone(&wiring),
             boot: parts.boot,
             idle: parts.idle,
-            roster: Roster::default(),
+            roster: Arc::clone(&roster),
         });
         let admission = Arc::new(Semaphore::new(parts.submissions));
-        let doors = Doors { sessions: Arc::default(), wiring, admission };
+        let doors = Doors { sessions: Arc::default(), roster, wiring, admission };
         let mut children = Vec::new();
         for part in Part::ALL {
             let id = part.start(cell.clone(), &foundation, &doors).await?;

@@ -5,7 +5,18 @@ use tokio::time::Instant;
 use crate::{model::Timestamp, port::Clock};
 
 /// Where the wall clock of a test stands when it begins: 2026-01-01T00:00:00Z.
-const BEGINNING: i64 = 1_767_225_600_000;
+pub(super) const BEGINNING: i64 = 1_767_225_600_000;
+
+/// By how much the state of SplitMix64 moves on.
+pub(super) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What SplitMix64 makes of its state, from <https://prng.di.unimi.it/splitmix64.c>.
+pub(super) const fn mixed(state: u64) -> u64 {
+    let mut z = state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
 
 /// A clock that goes with tokio's time, virtual or not, and chance out of a seed.
 #[derive(Debug)]
@@ -20,13 +31,8 @@ impl VirtualClock {
         Self { since: Instant::now(), state: AtomicU64::new(seed) }
     }
 
-    /// SplitMix64, from <https://prng.di.unimi.it/splitmix64.c>.
     fn next(&self) -> u64 {
-        let state = self.state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mixed(self.state.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     model::{
         Account, AccountId, Incarnation, RunId, RunRow, RunState, Seq, SessionId, SessionRow, decode, encode,
     },
+    mutation::{Mutation, planted},
     port::{
         Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,
         Refusal, Rows, StoredRecord, View, Write, Written, admit, fence,
@@ -58,7 +59,7 @@ impl MemoryJournal {
 
     fn apply(&self, batch: Vec<Write>) -> Result<Vec<Written>, JournalError> {
         let mut store = lock(&self.store);
-        if store.epoch != self.epoch {
+        if store.epoch != self.epoch && !planted(Mutation::NoFence) {
             return Err(JournalError::Unavailable("another process has opened the store".to_owned()));
         }
         Ok(batch.into_iter().map(|write| store.write(write).unwrap_or_else(Written::Refused)).collect())
@@ -123,7 +124,7 @@ impl Store {
             }
         }
         self.keys.extend(append.key);
-        for row in append.take {
+        for row in append.take.into_iter().filter(|_| !planted(Mutation::RepeatInbox)) {
             self.inbox.remove(&(append.session, row));
         }
         for (session, item) in append.send {
@@ -137,7 +138,11 @@ impl Store {
         self.revivals += 1;
         self.open.insert(session, self.revivals);
         let incarnation = Incarnation { epoch: self.epoch, revival: self.revivals };
-        Opened { incarnation, last: self.end(session), inbox: self.inbox_of(session) }
+        let opened = Opened { incarnation, last: self.end(session), inbox: self.inbox_of(session) };
+        if planted(Mutation::ForgetInbox) {
+            self.inbox.retain(|(of, _), _| *of != session);
+        }
+        opened
     }
 
     fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, Refusal> {

@@ -8,6 +8,7 @@ mod faulty;
 mod journal_contract;
 mod memory;
 mod scripted;
+pub mod simulation;
 mod strike;
 mod world;
 

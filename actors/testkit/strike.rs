@@ -49,49 +49,74 @@ impl Strike {
     }
 }
 
-/// Makes an actor fail. Resolves when it was told to.
+/// What came of a strike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Struck {
+    /// The actor was told to fail.
+    Told,
+    /// There was none.
+    Absent,
+}
+
+/// Makes an actor fail, which must be there. Resolves when it was told to.
 pub async fn strike(runtime: &Runtime, part: Part, how: Strike) {
+    let struck = try_strike(runtime, part, how).await;
+    assert_eq!(struck, Struck::Told, "the actor that is to be struck is there");
+}
+
+/// Makes an actor fail, if it is there.
+pub(super) async fn try_strike(runtime: &Runtime, part: Part, how: Strike) -> Struck {
     let (root, doors) = runtime.inside();
     let wiring = &doors.wiring;
     match part {
         Part::Root => hit(how, Some(root.clone()), |actor| said(actor, RootMsg::Look(how.look()))),
-        Part::Persistence => wiring.persistence.kill(),
+        Part::Persistence => {
+            wiring.persistence.kill();
+            Struck::Told
+        }
         Part::ProviderSupervisor => {
-            hit(how, wiring.providers.actor(), |actor| said(actor, ProvidersMsg::Look(how.look())));
+            hit(how, wiring.providers.actor(), |actor| said(actor, ProvidersMsg::Look(how.look())))
         }
         Part::Provider => {
             let message = ProvidersMsg::To("test".into(), ProviderMsg::Look(how.look()));
-            hit(Strike::Panic, wiring.providers.actor(), |actor| said(actor, message));
+            hit(Strike::Panic, wiring.providers.actor(), |actor| said(actor, message))
         }
         Part::ToolExecutor => {
-            hit(how, wiring.executor.actor(), |actor| said(actor, ToolExecutorMsg::Look(how.look())));
+            hit(how, wiring.executor.actor(), |actor| said(actor, ToolExecutorMsg::Look(how.look())))
         }
         Part::SessionSupervisor => {
-            hit(how, doors.sessions.actor(), |actor| said(actor, SessionsMsg::Look(how.look())));
+            hit(how, doors.sessions.actor(), |actor| said(actor, SessionsMsg::Look(how.look())))
         }
         Part::Session(session) if how == Strike::Kill => {
             let (look, actor) = Look::read(move |directory: &Directory| directory.actor(session));
             hit(Strike::Panic, doors.sessions.actor(), |actor| said(actor, SessionsMsg::Look(look)));
-            if let Ok(Some(actor)) = actor.await {
-                actor.kill();
-            }
+            let Ok(Some(actor)) = actor.await else { return Struck::Absent };
+            actor.kill();
+            Struck::Told
         }
         Part::Session(session) => {
             let new = NewSession { key: "".into(), prompt: "".into() };
             let message = SessionsMsg::To(session, new.into(), SessionMsg::Look(how.look()));
-            hit(how, doors.sessions.actor(), |actor| said(actor, message));
+            hit(Strike::Error, doors.sessions.actor(), |actor| said(actor, message))
         }
     }
 }
 
-fn hit<M: Message>(how: Strike, actor: Option<ActorRef<M>>, say: impl FnOnce(ActorRef<M>)) {
-    let actor = actor.expect("the actor that is to be struck is there");
+fn hit<M: Message>(
+    how: Strike,
+    actor: Option<ActorRef<M>>,
+    say: impl FnOnce(ActorRef<M>) -> Struck,
+) -> Struck {
+    let Some(actor) = actor else { return Struck::Absent };
     match how {
-        Strike::Kill => actor.kill(),
+        Strike::Kill => {
+            actor.kill();
+            Struck::Told
+        }
         Strike::Panic | Strike::Error => say(actor),
     }
 }
 
-fn said<M: Message>(actor: ActorRef<M>, message: M) {
-    assert!(actor.cast(message).is_ok(), "the actor that is to be struck is dead");
+fn said<M: Message>(actor: ActorRef<M>, message: M) -> Struck {
+    if actor.cast(message).is_ok() { Struck::Told } else { Struck::Absent }
 }

@@ -7,7 +7,9 @@ use hermod_actors::{
     AnswerSource, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
     model::{Answer, AssistantMessage, Body, EffectClass, Failure, FailureClass, Finish, Message, Outcome},
     port::{Journal, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
+    testkit::{
+        FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
+    },
 };
 use serde_json::{Value, json};
 
@@ -178,4 +180,25 @@ async fn a_wait_for_a_known_reset_does_not_time_a_run_out() {
     let result = runtime.run(request).await.unwrap();
     assert_eq!((result.ended.outcome, result.text()), (Outcome::Completed, Some("now")));
     assert!(begin.elapsed() >= Duration::from_secs(61));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_a_refused_submission_is_answered_too() {
+    let slow = JournalFault::Slow(Duration::from_secs(1));
+    let journal = FaultyJournal::new(Arc::new(MemoryJournal::new()), slow, 1);
+    let world = world(Arc::new(journal), mirror(Duration::from_secs(1)), Vec::new());
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let request = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("d") };
+    let first = runtime.submit(request.clone()).await.unwrap();
+    // Its end is on its way to disk, and nothing follows it.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let submit = |key: &str| {
+        let idempotency_key = Some(key.into());
+        let history = vec![user("a"), assistant("b")];
+        let submitted = runtime.submit(RunRequest { idempotency_key, history, ..request.clone() });
+        async { tokio::time::timeout(Duration::from_hours(1), submitted).await.expect("it is answered") }
+    };
+    let refused = Err(RunError::NotAccepted(NotAccepted::HasHistory(first.session)));
+    let answers = futures::future::join(submit("1"), submit("2")).await;
+    assert_eq!(answers, (refused.clone(), refused));
 }

@@ -112,6 +112,20 @@ async fn deaths_at_different_steps_are_forgiven_up_to_a_number() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_to_be_revived_is_not_forgotten_with_the_supervisor() {
+    let journal = MemoryJournal::new();
+    let runtime = start(reading(&journal, 3)).await;
+    let accepted = submit(&runtime, "k").await;
+    runtime.suspend().await;
+    let runtime = start(reading(&journal.reopened(), 3)).await;
+    assert_eq!(runtime.revive_all().await.unwrap(), 1);
+    // It dies before it has heard of it.
+    strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+    let result = runtime.wait(accepted.run, Some(Duration::from_hours(1))).await.expect("it goes on");
+    assert_eq!(result.ended.outcome, Outcome::Completed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_part_that_keeps_dying_ends_the_runtime() {
     for (part, name) in [
         (Part::ProviderSupervisor, "ProviderSupervisor"),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         Amounts, Answer, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, LateSettled, ModelAnswered,
-        ModelRef, ModelStarted,
+        ModelRef, ModelStarted, Usage,
     },
+    mutation::{Mutation, planted},
     turn::{
         Plan,
         asking::{Asked, Asking},
@@ -87,6 +88,7 @@ impl Draft {
                 usd: started.reserved.usd.filter(|_| usd.is_some()),
                 ..Amounts::default()
             };
+            let usage = if planted(Mutation::DropLateUsage) { Usage::default() } else { usage };
             self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked }));
         }
     }

@@ -10,6 +10,7 @@ use crate::{
         Answerer, ApprovalAnswered, ApprovalRequested, Attempt, Body, CallEnd, CallId, CallLost, CallStatus,
         Timestamp, Verdict, WhenInDoubt, WhyAgain,
     },
+    mutation::{Mutation, planted},
     turn::{
         Turn,
         draft::Draft,
@@ -32,7 +33,7 @@ impl Draft {
         }
         let (since, is_once) = (*since, call.is_once());
         let stopping = self.run().is_some_and(|run| run.stopping.is_some());
-        if is_once {
+        if is_once && !planted(Mutation::RepeatInDoubt) {
             self.doubt(id, attempt, since);
         } else if stopping {
             let end = CallEnd::error(CallStatus::Stopped, "the run was stopped", None, "nothing to do");

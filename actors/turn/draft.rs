@@ -9,6 +9,7 @@ use crate::{
         Incarnation, Ledger, ModelFailed, NoAllowance, Now, Outcome, Record, RunAccepted, RunEnded, RunId,
         RunRow, RunStopping, SessionOpened, StopReason, Usage,
     },
+    mutation::{Mutation, planted},
     policy::Candidate,
     port::Index,
     turn::{
@@ -152,7 +153,9 @@ impl Draft {
         if was_parked != self.run().is_some_and(Run::is_parked) {
             self.list_running();
         }
-        self.decision.records.push(Arc::new(record));
+        if !(planted(Mutation::NoEnd) && matches!(record.body, Body::RunEnded(_))) {
+            self.decision.records.push(Arc::new(record));
+        }
     }
 
     pub(super) const fn run(&self) -> Option<&Run> {

@@ -6,6 +6,7 @@ use crate::{
         AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted, NewAccount,
         Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage, WhyAgain,
     },
+    mutation::{Mutation, planted},
     policy::{Billing, billing},
     port::Index,
     turn::{
@@ -81,7 +82,9 @@ impl Draft {
                 }
             }
             Body::RunEnded(ended) => {
-                self.index(self.ended(ended));
+                if !planted(Mutation::NoEndRow) {
+                    self.index(self.ended(ended));
+                }
                 self.list_running();
             }
             Body::SessionRevived(_)
@@ -174,6 +177,7 @@ const ONE_CALL: Amounts =
 /// Adds to the append's one reservation of this account.
 fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
     match ledger.reserve.iter_mut().find(|reserve| reserve.account == account) {
+        _ if planted(Mutation::DebitLate) => {}
         Some(reserve) => reserve.amounts.add(&amounts),
         None => ledger.reserve.push(Reserve { account, amounts }),
     }

@@ -1,0 +1,189 @@
+//! What the store was told and what callers were told, noted as it happens.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    Accepted, RunResult,
+    model::{Account, AccountId, Attempt, Body, CallId, Dimension, Record, RunId, Seq, SessionId, Verdict},
+    port::{Append, Appended},
+};
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// What must hold.
+    pub invariant: &'static str,
+    /// Where it does not.
+    pub what: String,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) violations: Vec<Violation>,
+    /// What is in the store: every record that was applied, in order.
+    pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
+    pub(super) accounts: BTreeMap<AccountId, Account>,
+    started: BTreeSet<(CallId, Attempt)>,
+    /// What was started and ended in one append: it was never made.
+    revoked: BTreeSet<(CallId, Attempt)>,
+    open: BTreeSet<RunId>,
+    questions: BTreeSet<CallId>,
+    /// Whoever waits until something is stored.
+    pub(super) changed: Arc<Notify>,
+    /// Commits that were begun, over all lives.
+    pub(super) commits: u64,
+    /// What somebody was told to be durable: the store's answers, and what watchers saw.
+    pub(super) seen: BTreeMap<(SessionId, Seq), Arc<Record>>,
+    /// Which runs of the plan were handed in, and which are known to be accepted.
+    pub(super) handed_in: BTreeSet<usize>,
+    pub(super) accepted: BTreeMap<usize, Accepted>,
+    pub(super) results: BTreeMap<RunId, RunResult>,
+    pub(super) stopped: BTreeSet<RunId>,
+    /// Messages that were accepted: the number, the run, and the id.
+    pub(super) steered: Vec<(usize, RunId, RunId)>,
+    pub(super) decided: Vec<(CallId, Verdict)>,
+    /// How the lives ended, for reading.
+    pub(super) lives: Vec<String>,
+    /// The faults that came about.
+    pub(super) fired: BTreeSet<usize>,
+}
+
+impl Book {
+    pub(super) fn accuse(&mut self, invariant: &'static str, what: impl Into<String>) {
+        self.violations.push(Violation { invariant, what: what.into() });
+    }
+
+    pub(super) fn has_started(&self, call: CallId, attempt: Attempt) -> bool {
+        self.started.contains(&(call, attempt))
+    }
+
+    /// Whether an attempt was started and ended in one append, so that it was never made.
+    pub(super) fn was_revoked(&self, call: CallId, attempt: Attempt) -> bool {
+        self.revoked.contains(&(call, attempt))
+    }
+
+    /// The runs that have not ended.
+    pub(super) fn open(&self) -> Vec<RunId> {
+        self.open.iter().copied().collect()
+    }
+
+    /// Where the sessions with open runs stand: their last records.
+    pub(super) fn stand(&self) -> Vec<String> {
+        let is_open = |records: &[Arc<Record>]| {
+            records.iter().filter_map(|record| record.body.run()).any(|run| self.open.contains(&run))
+        };
+        let open = self.journals.iter().filter(|(_, records)| is_open(records));
+        let stand = |(session, records): (&SessionId, &Vec<Arc<Record>>)| {
+            let last = records.iter().rev().take(4).map(|record| record.body.kind().name());
+            format!("{session} stands at {:?}", last.collect::<Vec<_>>())
+        };
+        open.map(stand).collect()
+    }
+
+    /// The calls that a person is asked about.
+    pub(super) fn questions(&self) -> Vec<CallId> {
+        self.questions.iter().copied().collect()
+    }
+
+    /// The session's id by its number in the plan.
+    pub(super) fn session(&self, key: usize) -> Option<SessionId> {
+        let key = session_key(key);
+        let is_it = |records: &[Arc<Record>]| matches!(records.first().map(|record| &record.body), Some(Body::SessionOpened(opened)) if *opened.key == *key);
+        self.journals.iter().find(|(_, records)| is_it(records)).map(|(session, _)| *session)
+    }
+
+    /// An append is in the store.
+    pub(super) fn stored(&mut self, append: &Append, appended: &Appended) {
+        let journal = self.journals.entry(append.session).or_default();
+        let last = Seq::try_from(journal.len()).unwrap_or(Seq::MAX);
+        journal.extend(append.records.iter().cloned());
+        if append.expected != last + 1 {
+            self.accuse(
+                "sequence is dense",
+                format!("{} was written behind {last} of {}", append.expected, append.session),
+            );
+        }
+        append.records.iter().for_each(|record| self.follow(record));
+        let mut begun = BTreeSet::new();
+        for record in &append.records {
+            let id = match &record.body {
+                Body::ModelStarted(started) => {
+                    begun.insert((started.call, started.attempt));
+                    continue;
+                }
+                Body::CallStarted(started) => {
+                    begun.insert((started.call, started.attempt));
+                    continue;
+                }
+                Body::ModelFailed(failed) => (failed.call, failed.attempt),
+                Body::CallEnded(ended) => (ended.call, ended.attempt),
+                _ => continue,
+            };
+            self.revoked.extend(begun.get(&id));
+        }
+        for (id, account) in &appended.accounts {
+            self.accounts.insert(*id, *account);
+            self.within_limits(*id, account);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Somebody is told that a record is durable.
+    pub(super) fn told(&mut self, session: SessionId, seq: Seq, record: &Arc<Record>) {
+        let first = self.seen.entry((session, seq)).or_insert_with(|| Arc::clone(record));
+        if *first != *record {
+            let what = format!("record {seq} of {session} was told as {first:?} and as {record:?}");
+            self.accuse("what was acknowledged stays", what);
+        }
+    }
+
+    fn follow(&mut self, record: &Record) {
+        match &record.body {
+            Body::RunAccepted(accepted) => drop(self.open.insert(accepted.run)),
+            Body::RunEnded(ended) => {
+                self.open.remove(&ended.run);
+                self.questions.retain(|call| call.run != ended.run);
+            }
+            Body::ModelStarted(started) => drop(self.started.insert((started.call, started.attempt))),
+            Body::CallStarted(started) => drop(self.started.insert((started.call, started.attempt))),
+            Body::ApprovalRequested(request) => drop(self.questions.insert(request.call)),
+            Body::ApprovalAnswered(answered) => drop(self.questions.remove(&answered.call)),
+            Body::CallEnded(ended) => drop(self.questions.remove(&ended.call)),
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
+            | Body::LateSettled(_)
+            | Body::CallAdmitted(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => {}
+        }
+    }
+
+    /// Providers never use more than they are given here, so not even a settlement may go beyond a limit.
+    fn within_limits(&mut self, id: AccountId, account: &Account) {
+        for dimension in Dimension::ALL {
+            let of = |amounts: &crate::model::Amounts| amounts.get(dimension).unwrap_or(0);
+            let used = of(&account.spent) + of(&account.reserved);
+            if account.limits.get(dimension).is_some_and(|limit| used > limit) {
+                self.accuse(
+                    "accounts keep their limits",
+                    format!("{id}: {} of {account:?}", dimension.name()),
+                );
+            }
+        }
+    }
+}
+
+/// The key of a session of the plan.
+pub(super) fn session_key(session: usize) -> Arc<str> {
+    format!("session-{session}").into()
+}

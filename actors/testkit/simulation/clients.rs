@@ -1,0 +1,307 @@
+//! Those who use a runtime while it lives: they hand in tasks, wait, steer, stop and decide, and they strike.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::task::JoinSet;
+
+use super::{
+    book::session_key,
+    journal::Process,
+    life::never,
+    outside::{Inner, Outside},
+    plan::{Event, Plan, RunPlan, What, Who},
+};
+use crate::{
+    Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
+    model::{CallId, Doubt, EventBody, RunId, SessionId, StopReason, Verdict},
+    testkit::{
+        Part, Strike,
+        strike::{self, Struck},
+    },
+};
+
+/// Before somebody tries again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Who uses the runtime.
+#[derive(Debug, Clone)]
+pub(super) struct Clients {
+    pub(super) plan: Arc<Plan>,
+    pub(super) outside: Arc<Outside>,
+    pub(super) process: Arc<Process>,
+    pub(super) runtime: Arc<Runtime>,
+}
+
+impl Clients {
+    /// Does what is still to be done. Whether all is done; else the runtime is to be suspended.
+    pub(super) async fn drive(&self, clients: &mut JoinSet<()>, tasks: &mut JoinSet<()>) -> bool {
+        if let Err(error) = self.runtime.revive_all().await {
+            self.unless_terminated("revive_all", &error);
+        }
+        for run in self.plan.runs.clone() {
+            let this = self.clone();
+            tasks.spawn(async move { this.see_through(&run).await });
+        }
+        clients.spawn(self.clone().answer_questions());
+        if self.plan.house.is_watched {
+            for session in self.sessions() {
+                clients.spawn(self.clone().watch(session));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = self.events(clients) => false,
+            () = self.all_done(tasks) => true,
+        }
+    }
+
+    async fn all_done(&self, tasks: &mut JoinSet<()>) {
+        while tasks.join_next().await.is_some() {}
+        // Runs that nobody was told of, and messages that have become runs.
+        loop {
+            let open = self.outside.lock().book.open();
+            if open.is_empty() {
+                return;
+            }
+            for run in open {
+                self.wait(run).await;
+            }
+        }
+    }
+
+    fn at(&self, ms: u64) -> Duration {
+        Duration::from_millis(ms.saturating_sub(self.outside.now()))
+    }
+
+    /// Hands a run in, if it is not known to be accepted, and waits for its end.
+    async fn see_through(&self, run: &RunPlan) {
+        let known = self.outside.lock().book.accepted.get(&run.n).copied();
+        let accepted = match known {
+            Some(accepted) => accepted,
+            None => match self.hand_in(run).await {
+                Some(accepted) => accepted,
+                None => return,
+            },
+        };
+        if self.outside.lock().book.results.contains_key(&accepted.run) {
+            return;
+        }
+        self.wait(accepted.run).await;
+    }
+
+    async fn wait(&self, run: RunId) {
+        loop {
+            match self.runtime.wait(run, None).await {
+                Ok(result) => return drop(self.outside.lock().book.results.insert(run, result)),
+                Err(RunError::Read(_)) => tokio::time::sleep(AGAIN).await,
+                Err(error) => {
+                    self.unless_terminated("wait", &error);
+                    never().await;
+                }
+            }
+        }
+    }
+
+    async fn hand_in(&self, run: &RunPlan) -> Option<Accepted> {
+        tokio::time::sleep(self.at(run.at_ms)).await;
+        loop {
+            let first = self.outside.lock().book.handed_in.insert(run.n);
+            if !first && !run.keyed {
+                return None;
+            }
+            match self.submit(run).await {
+                Ok(accepted) => return Some(accepted),
+                // Nothing was accepted: whoever has no key may come again.
+                Err(RunError::NotAccepted(NotAccepted::Overloaded { .. } | NotAccepted::KeepsDying(_)))
+                    if run.keyed =>
+                {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(RunError::NotAccepted(NotAccepted::KeepsDying(_))) => return None,
+                Err(error) => {
+                    self.unless_terminated("submit", &error);
+                    never().await;
+                }
+            }
+        }
+    }
+
+    async fn submit(&self, run: &RunPlan) -> Result<Accepted, RunError> {
+        let mut spec = self.runtime.defaults().spec.clone();
+        spec.limits = run.limits;
+        spec.in_doubt = Doubt { then: run.in_doubt, patience_ms: run.patience_ms };
+        let request = RunRequest {
+            session: SessionChoice::Key(session_key(run.session)),
+            spec: Some(spec),
+            idempotency_key: run.keyed.then(|| format!("key-{}", run.n).into()),
+            ..RunRequest::new(format!("run-{}", run.n))
+        };
+        let accepted = self.runtime.submit(request).await?;
+        let mut inner = self.outside.lock();
+        let known = *inner.book.accepted.entry(run.n).or_insert(accepted);
+        if run.keyed && known.run != accepted.run {
+            let what = format!("run {} is {} and {}", run.n, known.run, accepted.run);
+            inner.book.accuse("a key stands for one run", what);
+        }
+        Ok(accepted)
+    }
+
+    /// Lets happen what happens at its time. Ends when the runtime is to be suspended.
+    async fn events(&self, clients: &mut JoinSet<()>) {
+        let mut events: Vec<(u64, usize, Event)> = Vec::new();
+        for fault in &self.plan.faults {
+            if let What::At(at, event) = fault.what
+                && !self.outside.lock().book.fired.contains(&fault.n)
+            {
+                events.push((at, fault.n, event));
+            }
+        }
+        events.sort_by_key(|(at, n, _)| (*at, *n));
+        for (at, n, event) in events {
+            tokio::time::sleep(self.at(at)).await;
+            self.outside.lock().book.fired.insert(n);
+            match event {
+                Event::Crash(pause) => {
+                    self.process.die(pause);
+                    never().await;
+                }
+                Event::Suspend(pause) => {
+                    self.process.follow_with(pause);
+                    return;
+                }
+                Event::Jump(by) => self.outside.lock().jumped += by,
+                Event::Unreadable(reads) => self.process.unreadable.store(reads, Ordering::SeqCst),
+                Event::Strike(..) | Event::Stop(_) | Event::Steer(_) | Event::Again(_) | Event::Decide(_) => {
+                    clients.spawn(self.clone().do_it(n, event));
+                }
+            }
+        }
+        never().await;
+    }
+
+    async fn do_it(self, n: usize, event: Event) {
+        match event {
+            Event::Strike(who, how) => self.strike(who, how).await,
+            Event::Stop(run) => {
+                let Some(run) = self.outside.lock().run(run) else { return };
+                match self.runtime.stop(run.run, StopReason::Command).await {
+                    Ok(()) => drop(self.outside.lock().book.stopped.insert(run.run)),
+                    Err(error) => self.unless_terminated("stop", &error),
+                }
+            }
+            Event::Steer(run) => {
+                let Some(run) = self.outside.lock().run(run) else { return };
+                match self.runtime.steer(run.run, format!("steer-{n}.")).await {
+                    Ok(steered) => self.outside.lock().book.steered.push((n, steered.run, steered.next)),
+                    Err(RunError::Ended(_)) => {}
+                    Err(error) => self.unless_terminated("steer", &error),
+                }
+            }
+            Event::Again(run) => {
+                let Some(run) = self.plan.run(run).filter(|run| run.keyed) else { return };
+                self.outside.lock().book.handed_in.insert(run.n);
+                if let Err(error) = self.submit(run).await {
+                    self.unless_terminated("submit", &error);
+                }
+            }
+            Event::Decide(verdict) => {
+                let questions = self.outside.lock().book.questions();
+                for call in questions {
+                    self.decide(call, verdict).await;
+                }
+            }
+            Event::Crash(_) | Event::Suspend(_) | Event::Jump(_) | Event::Unreadable(_) => {}
+        }
+    }
+
+    async fn decide(&self, call: CallId, verdict: Verdict) {
+        match self.runtime.decide(call, verdict).await {
+            Ok(_) => self.outside.lock().book.decided.push((call, verdict)),
+            Err(RunError::NotAsked(_)) => {}
+            Err(error) => self.unless_terminated("decide", &error),
+        }
+    }
+
+    async fn strike(&self, who: Who, how: Strike) {
+        let part = match who {
+            Who::Root => Part::Root,
+            Who::Persistence => Part::Persistence,
+            Who::ProviderSupervisor => Part::ProviderSupervisor,
+            Who::Provider => Part::Provider,
+            Who::ToolExecutor => Part::ToolExecutor,
+            Who::SessionSupervisor => Part::SessionSupervisor,
+            Who::Session(session) => {
+                let Some(session) = self.outside.lock().book.session(session) else { return };
+                Part::Session(session)
+            }
+        };
+        self.process.may_end.fetch_or(matches!(who, Who::Root | Who::Persistence), Ordering::SeqCst);
+        // Who is dead already cannot be struck.
+        match strike::try_strike(&self.runtime, part, how).await {
+            Struck::Told | Struck::Absent => {}
+        }
+    }
+
+    /// Answers what a person is asked, sooner or later, or never.
+    async fn answer_questions(self) {
+        let mut deciding = FuturesUnordered::new();
+        let mut known = Vec::new();
+        loop {
+            let changed = Arc::clone(&self.outside.lock().book.changed);
+            let questions = self.outside.lock().book.questions();
+            for call in questions.into_iter().filter(|call| !known.contains(call)).collect::<Vec<_>>() {
+                known.push(call);
+                let chance = call.iteration + call.n + u32::try_from(self.plan.seed % 7).unwrap_or(0);
+                let (verdict, after) = match chance % 4 {
+                    0 => (Verdict::Allow, 50),
+                    1 => (Verdict::Deny, 2_000),
+                    2 => (Verdict::Allow, 600_000),
+                    _ => continue,
+                };
+                let this = &self;
+                deciding.push(async move {
+                    tokio::time::sleep(Duration::from_millis(after)).await;
+                    this.decide(call, verdict).await;
+                });
+            }
+            tokio::select! {
+                biased;
+                () = changed.notified() => {}
+                Some(()) = deciding.next() => {}
+            }
+        }
+    }
+
+    fn sessions(&self) -> Vec<SessionId> {
+        self.outside.lock().book.journals.keys().copied().collect()
+    }
+
+    /// Watches a session from the beginning.
+    async fn watch(self, session: SessionId) {
+        let mut watch = self.runtime.watch(session, 1);
+        while let Ok(event) = watch.next().await {
+            if let EventBody::Recorded { record } = event.body {
+                self.outside.lock().book.told(session, event.seq, &record);
+            }
+        }
+    }
+
+    /// An error that only the end of the runtime explains.
+    fn unless_terminated(&self, what: &str, error: &RunError) {
+        match error {
+            RunError::Terminated(_) | RunError::Read(_) => {}
+            error => self.outside.accuse("callers are told what is so", format!("{what}: {error}")),
+        }
+    }
+}
+
+impl Inner {
+    /// What is known of a run of the plan.
+    fn run(&self, n: usize) -> Option<Accepted> {
+        self.book.accepted.get(&n).copied()
+    }
+}

@@ -1,0 +1,227 @@
+//! The store of one life, which fails as the plan says, and notes what it wrote and what it answered.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, pending},
+};
+use tokio::sync::Notify;
+
+use super::{
+    outside::Outside,
+    plan::{CommitFault, Fault, Pause, What},
+};
+use crate::{
+    model::{Record, Seq, SessionId},
+    port::{Append, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    testkit::MemoryJournal,
+};
+
+/// What decides about one life of the process.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    /// Nothing is written or read by it any more.
+    dead: AtomicBool,
+    died: Notify,
+    /// What follows on its end.
+    pause: std::sync::Mutex<Option<Pause>>,
+    /// Its store has failed.
+    failed: AtomicBool,
+    /// Whether the runtime may end by itself.
+    pub(super) may_end: AtomicBool,
+    /// How many of the next reads fail, and how many have failed.
+    pub(super) unreadable: AtomicUsize,
+    unread: AtomicUsize,
+}
+
+impl Process {
+    /// The process ends, and the next one begins after this pause.
+    pub(super) fn die(&self, pause: Pause) {
+        self.dead.store(true, Ordering::SeqCst);
+        self.follow_with(pause);
+        self.died.notify_one();
+    }
+
+    /// What comes after its end, by whatever that is.
+    pub(super) fn follow_with(&self, pause: Pause) {
+        self.pause.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(pause);
+    }
+
+    pub(super) fn pause(&self) -> Pause {
+        let pause = *self.pause.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pause.unwrap_or(Pause { ms: 0, reboots: false })
+    }
+
+    pub(super) async fn died(&self) {
+        self.died.notified().await;
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct LifeJournal {
+    pub(super) inner: MemoryJournal,
+    pub(super) outside: Arc<Outside>,
+    pub(super) process: Arc<Process>,
+    pub(super) faults: Arc<[Fault]>,
+    pub(super) disk_ms: u64,
+}
+
+type Committed = Result<Vec<Written>, JournalError>;
+
+/// What an append carried, for noting that it was answered.
+type Carried = Vec<Option<(SessionId, Seq, Vec<Arc<Record>>)>>;
+
+impl LifeJournal {
+    /// The fault of this commit.
+    fn fault(&self) -> Option<CommitFault> {
+        let mut inner = self.outside.lock();
+        inner.book.commits += 1;
+        let number = inner.book.commits;
+        let (n, fault) = self.faults.iter().find_map(|fault| match fault.what {
+            What::Commit(at, what) if at == number => Some((fault.n, what)),
+            What::Commit(..) | What::At(..) => None,
+        })?;
+        inner.book.fired.insert(n);
+        Some(fault)
+    }
+
+    /// Writes, and notes what is written; unless the process has died in the meantime.
+    async fn write(self, batch: Vec<Write>) -> Committed {
+        if self.process.is_dead() {
+            return pending().await;
+        }
+        let appends: Vec<Option<Append>> = batch
+            .iter()
+            .map(|write| match write {
+                Write::Append(append) => Some(Append::clone(append)),
+                Write::Open(_) | Write::Deliver(..) => None,
+            })
+            .collect();
+        let written = self.inner.commit(batch).await?;
+        let mut inner = self.outside.lock();
+        for (append, written) in appends.iter().zip(&written) {
+            if let (Some(append), Written::Appended(appended)) = (append, written) {
+                inner.book.stored(append, appended);
+            }
+        }
+        Ok(written)
+    }
+
+    /// Answers, and notes what is said by that.
+    fn answer(&self, carried: &Carried, committed: Committed) -> Committed {
+        let mut inner = self.outside.lock();
+        for (carried, written) in carried.iter().zip(committed.iter().flatten()) {
+            if let (Some((session, first, records)), Written::Appended(_)) = (carried, written) {
+                for (record, seq) in records.iter().zip(*first..) {
+                    inner.book.told(*session, seq, record);
+                }
+            }
+        }
+        committed
+    }
+
+    async fn commits(self, batch: Vec<Write>, fault: Option<CommitFault>) -> Committed {
+        let process = Arc::clone(&self.process);
+        match fault {
+            None if self.disk_ms == 0 => self.write(batch).await,
+            None => {
+                sleep(self.disk_ms).await;
+                self.write(batch).await
+            }
+            Some(CommitFault::Slow(ms)) => {
+                sleep(ms).await;
+                self.write(batch).await
+            }
+            Some(CommitFault::CrashBefore(pause)) => {
+                process.die(pause);
+                pending().await
+            }
+            Some(CommitFault::CrashAfter(pause)) => {
+                self.write(batch).await?;
+                process.die(pause);
+                pending().await
+            }
+            Some(CommitFault::Hangs(is_written, ms, pause)) => {
+                if is_written {
+                    self.write(batch).await?;
+                }
+                sleep(ms).await;
+                process.die(pause);
+                pending().await
+            }
+            Some(CommitFault::Fails(fault, pause)) => {
+                process.failed.store(true, Ordering::SeqCst);
+                process.may_end.store(true, Ordering::SeqCst);
+                process.follow_with(pause);
+                if fault.is_written() {
+                    self.write(batch).await?;
+                }
+                match fault.error() {
+                    Some(error) => Err(error),
+                    None => panic!("planned: the journal panics"),
+                }
+            }
+        }
+    }
+}
+
+async fn sleep(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+impl Journal for LifeJournal {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Committed> {
+        if self.process.is_dead() {
+            return pending().boxed();
+        }
+        let fault = self.fault();
+        if self.process.failed.load(Ordering::SeqCst) {
+            return async { Err(JournalError::Unavailable("the store has failed".into())) }.boxed();
+        }
+        let carried: Carried = batch
+            .iter()
+            .map(|write| match write {
+                Write::Append(append) => Some((append.session, append.expected, append.records.clone())),
+                Write::Open(_) | Write::Deliver(..) => None,
+            })
+            .collect();
+        let this = self.clone();
+        async move {
+            let committed = this.clone().commits(batch, fault).await;
+            this.answer(&carried, committed)
+        }
+        .boxed()
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        if self.process.is_dead() {
+            return pending().boxed();
+        }
+        let fails = matches!(what, Read::Records { .. })
+            && self
+                .process
+                .unreadable
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                .is_ok();
+        // The third one of a session ends the runtime.
+        if fails && self.process.unread.fetch_add(1, Ordering::SeqCst) >= 2 {
+            self.process.may_end.store(true, Ordering::SeqCst);
+        }
+        match fails {
+            true => async { Err(ReadError::Unavailable("planned: input/output error".into())) }.boxed(),
+            false => self.inner.read(what),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What must hold when all is over: each invariant is one function, by its name in [`INVARIANTS`].
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::FutureExt;
+
+use super::{
+    effects,
+    outside::{Inner, Outside},
+    spending,
+};
+use crate::{
+    model::{Body, CallId, Cause, Kind, Outcome, Record, RunId, SessionId},
+    port::{Journal, Read, Rows},
+    testkit::MemoryJournal,
+};
+
+/// All that is known at the end.
+pub(super) struct Past<'a> {
+    /// What is in the store.
+    pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
+    pub(super) inner: &'a Inner,
+}
+
+/// What an invariant has found.
+pub(super) type Found = Vec<String>;
+
+type Invariant = fn(&Past<'_>) -> Found;
+
+const INVARIANTS: &[(&str, Invariant)] = &[
+    ("what was acknowledged stays", acknowledged_stays),
+    ("each run has one outcome", one_outcome),
+    ("callers are told what is so", callers_are_told_the_truth),
+    ("each call has one result", effects::one_result),
+    ("an effect happens once", effects::at_most_once),
+    ("an effect that is told has happened", effects::at_least_once),
+    ("attempts do not overlap", effects::no_overlap),
+    ("accounts add up", spending::add_up),
+    ("what is completed has an answer", completed_has_an_answer),
+    ("a message is shown once", messages_are_shown),
+    ("no message is overtaken", nothing_overtakes_a_message),
+];
+
+/// Judges what the store and the world are like in the end.
+pub(super) fn judge(outside: &Outside, store: &MemoryJournal) {
+    let journals = match journals(store) {
+        Ok(journals) => journals,
+        Err(error) => return outside.accuse("sequence is dense", error),
+    };
+    let mut inner = outside.lock();
+    let past = Past { journals, inner: &inner };
+    let found: Vec<_> = INVARIANTS
+        .iter()
+        .flat_map(|(name, invariant)| invariant(&past).into_iter().map(move |what| (*name, what)))
+        .collect();
+    found.into_iter().for_each(|(name, what)| inner.book.accuse(name, what));
+}
+
+/// Every session's records, whose numbers must be dense.
+pub(super) fn journals(store: &MemoryJournal) -> Result<BTreeMap<SessionId, Vec<Arc<Record>>>, String> {
+    let rows = |what| store.read(what).now_or_never().and_then(Result::ok).ok_or("the store cannot be read");
+    let Rows::Sessions(sessions) = rows(Read::Sessions { max: usize::MAX })? else {
+        return Err("no sessions".into());
+    };
+    let mut journals = BTreeMap::new();
+    for session in sessions.iter().map(|row| row.id) {
+        let Rows::Records(records) = rows(Read::Records { session, from: 1, max: usize::MAX })? else {
+            return Err("no records".into());
+        };
+        if let Some((at, stored)) = (1..).zip(&records).find(|(at, stored)| stored.seq != *at) {
+            return Err(format!("record {at} of {session} is numbered {}", stored.seq));
+        }
+        journals.insert(session, records.into_iter().map(|stored| Arc::new(stored.record)).collect());
+    }
+    Ok(journals)
+}
+
+impl Past<'_> {
+    /// Every record, with the session that it is of.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.journals.values().flatten().map(|record| &**record)
+    }
+
+    /// Whether somebody else than its session has ended the run, so that its calls have no ends.
+    pub(super) fn is_buried(&self, run: RunId) -> bool {
+        self.records().any(|record| match &record.body {
+            Body::RunEnded(ended) if ended.run == run => {
+                matches!(ended.ended.cause, Some(Cause::CrashLoop { .. } | Cause::Quarantined { .. }))
+            }
+            _ => false,
+        })
+    }
+}
+
+fn acknowledged_stays(past: &Past<'_>) -> Found {
+    let stored = |session: &SessionId, seq: u64| {
+        let at = usize::try_from(seq).ok()?.checked_sub(1)?;
+        past.journals.get(session)?.get(at)
+    };
+    let seen = past.inner.book.seen.iter();
+    let lost = seen.filter(|((session, seq), record)| stored(session, *seq) != Some(*record));
+    lost.map(|((session, seq), record)| {
+        let kind = record.body.kind().name();
+        format!("{kind} was told as record {seq} of {session}; there is {:?}", stored(session, *seq))
+    })
+    .collect()
+}
+
+fn one_outcome(past: &Past<'_>) -> Found {
+    let (mut accepted, mut found) = (BTreeMap::<RunId, (usize, usize)>::new(), Found::new());
+    for record in past.records() {
+        match &record.body {
+            Body::RunAccepted(run) => accepted.entry(run.run).or_default().0 += 1,
+            Body::RunEnded(run) => accepted.entry(run.run).or_default().1 += 1,
+            _ => {}
+        }
+    }
+    for (run, (accepted, ended)) in accepted {
+        if (accepted, ended) != (1, 1) {
+            found.push(format!("{run} was accepted {accepted} times and has ended {ended} times"));
+        }
+    }
+    found
+}
+
+fn callers_are_told_the_truth(past: &Past<'_>) -> Found {
+    let (book, mut found) = (&past.inner.book, Found::new());
+    let has = |wanted: &dyn Fn(&Body) -> bool| past.records().any(|record| wanted(&record.body));
+    for accepted in book.accepted.values() {
+        if !has(&|body| matches!(body, Body::RunAccepted(run) if run.run == accepted.run)) {
+            found.push(format!("{} was said to be accepted", accepted.run));
+        }
+    }
+    for result in book.results.values() {
+        if !has(
+            &|body| matches!(body, Body::RunEnded(run) if run.run == result.run && run.ended == result.ended),
+        ) {
+            found.push(format!("{} was said to have ended: {}", result.run, result.ended));
+        }
+    }
+    for stopped in &book.stopped {
+        let stops = |body: &Body| match body {
+            Body::RunStopping(run) => run.run == *stopped,
+            Body::RunEnded(run) => run.run == *stopped,
+            _ => false,
+        };
+        if !has(&stops) {
+            found.push(format!("{stopped} was said to stop"));
+        }
+    }
+    for (n, _, next) in &book.steered {
+        if !has(&|body| matches!(body, Body::MessageSteered(message) if message.next == *next)) {
+            found.push(format!("steer-{n} was said to be heard"));
+        }
+    }
+    for (call, verdict) in &book.decided {
+        let is_so = |body: &Body| matches!(body, Body::ApprovalAnswered(answered) if (answered.call, answered.verdict) == (*call, *verdict));
+        if !has(&is_so) {
+            found.push(format!("{call} was said to be {verdict}"));
+        }
+    }
+    found
+}
+
+fn completed_has_an_answer(past: &Past<'_>) -> Found {
+    let completed =
+        past.inner.book.results.values().filter(|result| result.ended.outcome == Outcome::Completed);
+    let silent = completed.filter(|result| result.text().is_none_or(|text| text.trim().is_empty()));
+    silent.map(|result| format!("{} is completed and says nothing", result.run)).collect()
+}
+
+/// The places at which a model is shown more than before: a retry shows what the first attempt has shown, and so does the
+/// question that follows an answer that was not taken.
+fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
+    let (mut asked_again, mut views) = (false, Vec::new());
+    for (at, record) in records.iter().enumerate() {
+        match &record.body {
+            Body::ModelAnswered(answered) => asked_again = answered.is_asked_again(),
+            Body::RunEnded(_) => asked_again = false,
+            Body::ModelStarted(started) if started.attempt == 1 && !asked_again => {
+                views.push((at, started.call))
+            }
+            _ => {}
+        }
+    }
+    views
+}
+
+/// Every message that was recorded stands in whatever is shown for the first time after it; but for one to a run that was
+/// ended before it began.
+fn messages_are_shown(past: &Past<'_>) -> Found {
+    let mut found = Found::new();
+    for records in past.journals.values() {
+        let views = new_views(records);
+        for (at, record) in records.iter().enumerate() {
+            let Body::MessageSteered(message) = &record.body else { continue };
+            let number = message.text.strip_prefix("steer-").and_then(|text| text.strip_suffix('.'));
+            let number: Option<usize> = number.and_then(|digits| digits.parse().ok());
+            let began = views.iter().any(|(_, call)| call.run == message.run);
+            let after: Vec<CallId> =
+                views.iter().filter(|(view, _)| *view > at).map(|(_, call)| *call).collect();
+            let asked = past.inner.asked.iter().filter(|asked| after.contains(&asked.call));
+            let not_shown = asked.filter(|asked| number.is_none_or(|number| !asked.shown.contains(&number)));
+            // What is said to a run that waits behind others is shown when that begins.
+            let too_early = |call: CallId| !began || is_before(records, call, message.run);
+            found.extend(not_shown.filter(|asked| !too_early(asked.call)).map(|asked| {
+                format!("{} of {} is not in the request of {}", message.text, message.run, asked.call)
+            }));
+        }
+    }
+    found
+}
+
+/// Whether a call was made before a run had begun.
+fn is_before(records: &[Arc<Record>], call: CallId, run: RunId) -> bool {
+    let first = |wanted: &dyn Fn(CallId) -> bool| {
+        records
+            .iter()
+            .position(|record| matches!(&record.body, Body::ModelStarted(started) if wanted(started.call)))
+    };
+    first(&|other| other == call) < first(&|other| other.run == run)
+}
+
+/// No call is started for the first time between a message to its run and the next request.
+fn nothing_overtakes_a_message(past: &Past<'_>) -> Found {
+    let mut found = Found::new();
+    for records in past.journals.values() {
+        let views = new_views(records);
+        let mut waiting = None;
+        for (at, record) in records.iter().enumerate() {
+            match &record.body {
+                Body::MessageSteered(message) => waiting = Some(message.run),
+                Body::CallStarted(started) if started.attempt == 1 && waiting == Some(started.call.run) => {
+                    found.push(format!("{} overtook a message", started.call));
+                }
+                _ if views.iter().any(|(view, _)| *view == at) => waiting = None,
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The kinds of a journal's records, for reading.
+pub(super) fn kinds(records: &[Arc<Record>]) -> Vec<Kind> {
+    records.iter().map(|record| record.body.kind()).collect()
+}

@@ -1,0 +1,270 @@
+//! The world around the process, which goes on when that dies: the time, the effects of tools, commands that run on, and
+//! what providers have served.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    book::Book,
+    dice::Dice,
+    plan::{Does, Kind},
+};
+use crate::{
+    model::{Attempt, CallId, ModelRef, SessionId, Timestamp, Usage},
+    port::Clock,
+    testkit::clock::BEGINNING,
+};
+
+/// The world of one plan. One thread lives in it; the locks are for the compiler.
+#[derive(Debug)]
+pub(super) struct Outside(Mutex<Inner>);
+
+/// See [`Outside`].
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// What is known of the store and of who was told what.
+    pub(super) book: Book,
+    /// Milliseconds before the present life, and when that began.
+    before: u64,
+    began: Option<Instant>,
+    /// By how much the wall's clock is wrong.
+    pub(super) jumped: i64,
+    dice: Dice,
+    /// What tools did, in order.
+    pub(super) deeds: Vec<Deed>,
+    pub(super) commands: BTreeMap<(CallId, Attempt), Command>,
+    /// The attempts of which it was said that they never began: they must not begin any more.
+    pub(super) fenced: BTreeSet<(CallId, Attempt)>,
+    /// What providers were asked, in order.
+    pub(super) asked: Vec<Asked>,
+    /// What models of a session were shown last, without the postscript.
+    pub(super) views: BTreeMap<SessionId, Vec<Value>>,
+    /// What is done only once was done.
+    once: BTreeSet<String>,
+    /// How often something was asked for.
+    counts: BTreeMap<String, usize>,
+}
+
+/// An attempt of a tool call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deed {
+    pub(super) call: CallId,
+    pub(super) attempt: Attempt,
+    pub(super) kind: Kind,
+    pub(super) began: u64,
+    /// `None` while it goes on.
+    pub(super) ended: Option<(u64, How)>,
+    /// The attempt of the same call that was under way when this one began.
+    pub(super) overlaps: Option<Attempt>,
+}
+
+/// How something ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Finished,
+    Stopped,
+    /// Whoever did it was dropped, by a panic, by force, or with its process.
+    Dropped,
+}
+
+/// A command that goes on without the process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Command {
+    /// Which of the deeds it is.
+    deed: usize,
+    pub(super) does: Does,
+    /// When it ends, if nobody ends it.
+    until: u64,
+}
+
+/// An attempt of a model call.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) call: CallId,
+    pub(super) attempt: Attempt,
+    pub(super) model: ModelRef,
+    pub(super) ended: Option<How>,
+    /// What the provider has said that it used.
+    pub(super) told: Option<Usage>,
+    /// Which messages to runs it has shown, by number.
+    pub(super) shown: Vec<usize>,
+}
+
+impl Outside {
+    pub(super) fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Inner {
+            book: Book::default(),
+            before: 0,
+            began: None,
+            jumped: 0,
+            dice: Dice::new(!seed),
+            deeds: Vec::new(),
+            commands: BTreeMap::new(),
+            fenced: BTreeSet::new(),
+            asked: Vec::new(),
+            views: BTreeMap::new(),
+            once: BTreeSet::new(),
+            counts: BTreeMap::new(),
+        })))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a violation.
+    pub(super) fn accuse(&self, invariant: &'static str, what: impl Into<String>) {
+        self.lock().book.accuse(invariant, what);
+    }
+
+    /// A process begins to live; within its tokio runtime. A machine that was started anew has no commands.
+    pub(super) fn begins(&self, reboots: bool) {
+        let mut inner = self.lock();
+        inner.began = Some(Instant::now());
+        inner.settle();
+        if reboots {
+            let (now, commands) = (inner.now(), inner.commands.clone());
+            for command in commands.values() {
+                inner.deeds[command.deed].ended.get_or_insert((now, How::Dropped));
+            }
+        }
+    }
+
+    /// The process is gone, and it takes so long until the next one.
+    pub(super) fn ended(&self, pause_ms: u64) {
+        let mut inner = self.lock();
+        inner.before = inner.now();
+        inner.began = None;
+        // What the process did itself ends with it; only then time goes on.
+        let now = inner.before;
+        let commands: Vec<usize> = inner.commands.values().map(|command| command.deed).collect();
+        for (n, deed) in inner.deeds.iter_mut().enumerate() {
+            if !commands.contains(&n) {
+                deed.ended.get_or_insert((now, How::Dropped));
+            }
+        }
+        inner.asked.iter_mut().for_each(|asked| drop(asked.ended.get_or_insert(How::Dropped)));
+        inner.before += pause_ms;
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.lock().now()
+    }
+
+    /// Whether this is the first time that somebody asks so.
+    pub(super) fn first(&self, what: String) -> bool {
+        self.lock().once.insert(what)
+    }
+
+    /// How often this was asked before.
+    pub(super) fn count(&self, what: String) -> usize {
+        let mut inner = self.lock();
+        let count = inner.counts.entry(what).or_default();
+        *count += 1;
+        *count - 1
+    }
+}
+
+impl Inner {
+    pub(super) fn now(&self) -> u64 {
+        let elapsed = self.began.map_or(0, |began| began.elapsed().as_millis());
+        self.before + u64::try_from(elapsed).unwrap_or(u64::MAX)
+    }
+
+    /// An attempt of a tool call begins. Gives its number among the deeds.
+    pub(super) fn begin(&mut self, (call, attempt): (CallId, Attempt), kind: Kind) -> usize {
+        self.settle();
+        if !self.book.has_started(call, attempt) {
+            self.book.accuse(
+                "an effect follows its record",
+                format!("{call} attempt {attempt} began before its start was stored"),
+            );
+        }
+        if self.fenced.contains(&(call, attempt)) {
+            self.book.accuse(
+                "an effect happens once",
+                format!("{call} attempt {attempt} began after it was known never to"),
+            );
+        }
+        if self.deeds.iter().any(|deed| (deed.call, deed.attempt) == (call, attempt)) {
+            self.book.accuse("an effect happens once", format!("{call} attempt {attempt} began twice"));
+        }
+        let under_way = self.deeds.iter().find(|deed| deed.call == call && deed.ended.is_none());
+        let overlaps = under_way.map(|deed| deed.attempt);
+        self.deeds.push(Deed { call, attempt, kind, began: self.now(), ended: None, overlaps });
+        self.deeds.len() - 1
+    }
+
+    /// It has ended, unless it had already.
+    pub(super) fn end(&mut self, deed: usize, how: How) {
+        let now = self.now();
+        self.deeds[deed].ended.get_or_insert((now, how));
+    }
+
+    /// A command begins, and ends by itself after so many milliseconds; `None` for never.
+    pub(super) fn launch(&mut self, id: (CallId, Attempt), does: Does, ms: Option<u64>) {
+        let deed = self.begin(id, Kind::Build);
+        let until = ms.map_or(u64::MAX, |ms| self.now() + ms);
+        self.commands.insert(id, Command { deed, does, until });
+    }
+
+    /// What a command has come to; or in how many milliseconds it ends by itself.
+    pub(super) fn command(&mut self, id: (CallId, Attempt)) -> Option<(Command, Result<How, u64>)> {
+        self.settle();
+        let command = *self.commands.get(&id)?;
+        let left = command.until.saturating_sub(self.now());
+        Some((command, self.deeds[command.deed].ended.map(|(_, how)| how).ok_or(left)))
+    }
+
+    /// Ends a command by force.
+    pub(super) fn stop(&mut self, id: (CallId, Attempt)) {
+        if let Some(command) = self.commands.get(&id).copied() {
+            self.end(command.deed, How::Stopped);
+        }
+    }
+
+    /// Notes what has ended by itself.
+    fn settle(&mut self) {
+        let now = self.now();
+        for command in self.commands.values() {
+            if command.until <= now {
+                self.deeds[command.deed].ended.get_or_insert((command.until, How::Finished));
+            }
+        }
+    }
+}
+
+/// The clock of one life: time begins anew with the process, the wall's does not.
+#[derive(Debug)]
+pub(super) struct LifeClock {
+    outside: Arc<Outside>,
+    began: Instant,
+}
+
+impl LifeClock {
+    pub(super) fn new(outside: Arc<Outside>) -> Self {
+        Self { outside, began: Instant::now() }
+    }
+}
+
+impl Clock for LifeClock {
+    fn at(&self) -> Timestamp {
+        let inner = self.outside.lock();
+        let since = i64::try_from(inner.now()).unwrap_or(i64::MAX);
+        Timestamp(BEGINNING + since + inner.jumped)
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn random(&self) -> u128 {
+        let mut inner = self.outside.lock();
+        u128::from(inner.dice.next()) << 64 | u128::from(inner.dice.next())
+    }
+}

@@ -1,0 +1,285 @@
+//! What happens in a simulation: a pure function of its seed, of which parts can be left out.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    model::{Limits, Verdict, WhenInDoubt},
+    testkit::{JournalFault, Strike},
+};
+
+/// All that is done to a runtime and what it is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub(super) seed: u64,
+    pub(super) house: House,
+    pub(super) runs: Vec<RunPlan>,
+    pub(super) faults: Vec<Fault>,
+    /// Whether something was left out.
+    pub(super) is_whole: bool,
+}
+
+/// What every life of the process is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct House {
+    /// What a commit takes.
+    pub(super) disk_ms: u64,
+    /// How many models a run may ask.
+    pub(super) links: usize,
+    /// How many calls each of them may have at once.
+    pub(super) leases: usize,
+    /// How many tool calls may be under way.
+    pub(super) tool_calls: usize,
+    /// Whether somebody watches.
+    pub(super) is_watched: bool,
+}
+
+/// A task and what the model makes of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RunPlan {
+    /// Its number in the whole plan.
+    pub(super) n: usize,
+    pub(super) session: usize,
+    /// When it is handed in.
+    pub(super) at_ms: u64,
+    /// Whether it is handed in again, with its key, until it is known to be accepted; else it is only once.
+    pub(super) keyed: bool,
+    pub(super) limits: Limits,
+    pub(super) in_doubt: WhenInDoubt,
+    /// What a person is given to answer.
+    pub(super) patience_ms: u64,
+    /// Whether the encoder panics when it first sees the task.
+    pub(super) encoder_panics: bool,
+    /// What the model does, step by step; then it gives its answer.
+    pub(super) steps: Vec<Step>,
+    /// The way to the answer, which is a step without calls.
+    pub(super) last: Step,
+}
+
+/// One step of a model: what goes wrong before, and the calls it asks for in the end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Step {
+    pub(super) ms: u64,
+    pub(super) mishaps: Vec<Mishap>,
+    pub(super) calls: Vec<CallPlan>,
+}
+
+/// What goes wrong with one attempt of a model call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mishap {
+    RateLimited(Option<u64>),
+    Overloaded,
+    Server,
+    Network,
+    Cut,
+    Auth,
+    Hang,
+    Panic,
+    /// It answers nothing.
+    Empty,
+    /// It thinks, and answers nothing.
+    OnlyThought,
+    /// Its text is cut off.
+    Part,
+    /// Its calls are cut off.
+    CutCalls,
+    /// It calls a tool that does not exist.
+    UnknownTool,
+    /// It calls a tool with what is no JSON.
+    Malformed,
+    /// It refuses.
+    Refused,
+    /// It answers well, and does not say what that used.
+    NoUsage,
+}
+
+/// One call that a model asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CallPlan {
+    pub(super) tool: Kind,
+    pub(super) ms: u64,
+    pub(super) does: Does,
+    /// Whether it is the same as the one before it.
+    pub(super) is_twin: bool,
+}
+
+/// The tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Pure.
+    Look,
+    /// Idempotent; writes to one place.
+    Put,
+    /// Once.
+    Send,
+    /// Once, and outlives its process.
+    Build,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Does {
+    Well,
+    Fail,
+    /// Its first attempt panics.
+    PanicOnce,
+    PanicAlways,
+    Hang,
+    /// It does not end when it is told to.
+    IgnoreStop,
+    /// Its arguments make the tool panic, once.
+    PlanPanics,
+}
+
+/// Something that happens to the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// Its number in the whole plan.
+    pub(super) n: usize,
+    pub(super) what: What,
+}
+
+/// See [`Fault`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// To a commit, counted from 1 over all lives.
+    Commit(u64, CommitFault),
+    /// After so many milliseconds, counted over all lives.
+    At(u64, Event),
+}
+
+/// What happens to a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CommitFault {
+    /// The process ends before it is applied.
+    CrashBefore(Pause),
+    /// The process ends when it is applied and nobody knows.
+    CrashAfter(Pause),
+    /// It takes so long.
+    Slow(u64),
+    /// The store fails, and the runtime ends of that.
+    Fails(JournalFault, Pause),
+    /// The store does not answer, and the process ends so much later. Whether it is applied.
+    Hangs(bool, u64, Pause),
+}
+
+/// Between two lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pause {
+    pub(super) ms: u64,
+    /// Whether the machine is started anew, so that commands end.
+    pub(super) reboots: bool,
+}
+
+/// What happens at a time. Runs are named by their numbers, sessions by those of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Crash(Pause),
+    Suspend(Pause),
+    Strike(Who, Strike),
+    /// The wall clock moves by so many milliseconds.
+    Jump(i64),
+    Stop(usize),
+    Steer(usize),
+    /// A run is handed in again.
+    Again(usize),
+    /// Whatever is asked is answered so.
+    Decide(Verdict),
+    /// So many reads of records fail.
+    Unreadable(usize),
+}
+
+/// Who is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Root,
+    Persistence,
+    ProviderSupervisor,
+    Provider,
+    ToolExecutor,
+    SessionSupervisor,
+    /// The one with this number in the plan, if it is there.
+    Session(usize),
+}
+
+impl Plan {
+    /// The seed that it was made of.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// How many runs and faults it has.
+    pub const fn size(&self) -> (usize, usize) {
+        (self.runs.len(), self.faults.len())
+    }
+
+    /// The same with these runs and faults alone, by their numbers.
+    #[must_use]
+    pub fn only(mut self, runs: &[usize], faults: &[usize]) -> Self {
+        self.runs.retain(|run| runs.contains(&run.n));
+        self.faults.retain(|fault| faults.contains(&fault.n));
+        self.is_whole = false;
+        self
+    }
+
+    /// The numbers of its runs and faults.
+    pub fn numbers(&self) -> (Vec<usize>, Vec<usize>) {
+        let runs = self.runs.iter().map(|run| run.n).collect();
+        (runs, self.faults.iter().map(|fault| fault.n).collect())
+    }
+
+    pub(super) fn run(&self, n: usize) -> Option<&RunPlan> {
+        self.runs.iter().find(|run| run.n == n)
+    }
+
+    /// How to get this plan again.
+    pub fn replay(&self) -> String {
+        if self.is_whole {
+            return self.seed.to_string();
+        }
+        let (runs, faults) = self.numbers();
+        let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        format!("{}:{}:{}", self.seed, list(&runs), list(&faults))
+    }
+}
+
+/// Reads what [`Plan::replay`] says: a seed, or `seed:runs:faults` with the numbers of those that are left.
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is neither a seed nor seed:runs:faults, as in 17:0,2:1");
+        let list = |part: &str| {
+            let numbers = part.split(',').filter(|number| !number.is_empty());
+            numbers.map(|number| number.parse().map_err(|_| wrong())).collect::<Result<Vec<usize>, _>>()
+        };
+        let parts: Vec<&str> = text.trim().split(':').collect();
+        let whole = |seed: &str| seed.parse().map(Self::of).map_err(|_| wrong());
+        match parts[..] {
+            [seed] => whole(seed),
+            [seed, runs, faults] => Ok(whole(seed)?.only(&list(runs)?, &list(faults)?)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, {:?}", self.seed, self.house)?;
+        for run in &self.runs {
+            let RunPlan { n, session, at_ms, keyed, limits, in_doubt, .. } = run;
+            let budget = limits.budget;
+            writeln!(
+                f,
+                "run {n} in session {session} at {at_ms} ms, keyed: {keyed}, {in_doubt:?} for {} ms, {budget:?}, wall {:?}, timeout {:?}, encoder panics: {}",
+                run.patience_ms, limits.wall_ms, limits.timeout_ms, run.encoder_panics
+            )?;
+            for step in run.steps.iter().chain([&run.last]) {
+                writeln!(f, "    {} ms {:?} {:?}", step.ms, step.mishaps, step.calls)?;
+            }
+        }
+        self.faults.iter().try_for_each(|fault| writeln!(f, "fault {}: {:?}", fault.n, fault.what))
+    }
+}

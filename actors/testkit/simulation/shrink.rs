@@ -1,0 +1,73 @@
+//! From a plan that fails to the fewest faults and runs that still fail.
+
+use super::{plan::Plan, report::simulate};
+
+/// The shortest plan that still violates one of the invariants that `plan` violates.
+pub fn shrunk(plan: &Plan) -> Plan {
+    let of = |plan: &Plan| -> Vec<&'static str> {
+        simulate(plan).violations.iter().map(|violation| violation.invariant).collect()
+    };
+    let violated = of(plan);
+    shrunk_while(plan, |plan| of(plan).iter().any(|invariant| violated.contains(invariant)))
+}
+
+/// The shortest plan for which this holds: first as few faults as can be, then as few runs.
+pub fn shrunk_while(plan: &Plan, mut fails: impl FnMut(&Plan) -> bool) -> Plan {
+    let (runs, faults) = plan.numbers();
+    let faults = fewest(faults, |faults| fails(&plan.clone().only(&runs, faults)));
+    let runs = fewest(runs, |runs| fails(&plan.clone().only(runs, &faults)));
+    // With fewer runs some faults may have become needless.
+    let faults = fewest(faults, |faults| fails(&plan.clone().only(&runs, faults)));
+    plan.clone().only(&runs, &faults)
+}
+
+/// The fewest of these for which it still holds: halves are left out, then quarters, down to single ones.
+fn fewest(mut all: Vec<usize>, mut holds: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
+    let mut size = all.len().div_ceil(2);
+    while size > 0 && !all.is_empty() {
+        let mut at = 0;
+        while at < all.len() {
+            let rest: Vec<usize> =
+                all[..at].iter().chain(&all[(at + size).min(all.len())..]).copied().collect();
+            if holds(&rest) {
+                all = rest;
+            } else {
+                at += size;
+            }
+        }
+        size = if size == 1 { 0 } else { size.div_ceil(2) };
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fewest_are_found() {
+        let check = |needed: &[usize]| {
+            let all: Vec<usize> = (0..20).collect();
+            let found = fewest(all, |rest| needed.iter().all(|number| rest.contains(number)));
+            assert_eq!(found, needed);
+        };
+        check(&[]);
+        check(&[0]);
+        check(&[19]);
+        check(&[3, 4, 11]);
+        check(&(0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_plan_is_shrunk_to_what_is_needed_and_named() {
+        let plan =
+            (0..).map(Plan::of).find(|plan| plan.size().0 > 3 && plan.size().1 > 4).expect("there is one");
+        let needs = |plan: &Plan| {
+            let (runs, faults) = plan.numbers();
+            runs.contains(&1) && faults.contains(&0) && faults.contains(&3)
+        };
+        let shrunk = shrunk_while(&plan, needs);
+        assert_eq!(shrunk.numbers(), (vec![1], vec![0, 3]));
+        assert_eq!(shrunk.replay().parse(), Ok(shrunk));
+    }
+}

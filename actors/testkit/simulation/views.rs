@@ -1,0 +1,127 @@
+//! What models are shown: well formed, never less than before, and never another past.
+
+use serde_json::Value;
+
+use super::outside::Outside;
+use crate::model::SessionId;
+
+/// How messages begin that ask to continue a text; they stand behind the view, as the part before them does.
+const ASKS_ON: [&str; 2] = [
+    "[From the runtime, not from the user: your answer was cut off",
+    "[From the runtime, not from the user: you were thinking",
+];
+/// What is said behind the last message of the view, and is no part of it.
+const BEHIND: [&str; 2] = [
+    "\n\n[From the runtime, not from the user: your calls have returned",
+    "\n\n[From the runtime, not from the user: you were thinking",
+];
+
+/// Checks one request of a session. Gives the numbers of the messages to runs that it shows.
+pub(super) fn check(outside: &Outside, session: SessionId, messages: &[Value]) -> Vec<usize> {
+    let mut inner = outside.lock();
+    let letters = letters(messages);
+    if !is_well_formed(&letters) {
+        inner.book.accuse("the view alternates", format!("{letters} in {session}"));
+    }
+    let view = stripped(messages);
+    let before = inner.views.insert(session, view.clone()).unwrap_or_default();
+    if !view.starts_with(&before) {
+        let at = view.iter().zip(&before).take_while(|(one, other)| one == other).count();
+        let what = format!("in {session} at {at}: {:?} was shown as {:?}", before.get(at), view.get(at));
+        inner.book.accuse("the view keeps its past", what);
+    }
+    let mut shown = Vec::new();
+    for message in &view {
+        for text in [&message["text"], &message["content"]].into_iter().filter_map(Value::as_str) {
+            shown.extend(text.split("steer-").skip(1).filter_map(number));
+        }
+    }
+    let mut sorted = shown.clone();
+    sorted.sort_unstable();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        inner.book.accuse("a message is shown once", format!("steer-{} twice in {session}", twice[0]));
+    }
+    shown
+}
+
+fn number(text: &str) -> Option<usize> {
+    let (digits, _) = text.split_once('.')?;
+    digits.parse().ok()
+}
+
+/// The messages without the system prompt and without what is asked behind the view.
+fn stripped(messages: &[Value]) -> Vec<Value> {
+    let mut view = messages.get(1..).unwrap_or_default().to_vec();
+    let continues = |message: &Value| {
+        message["text"].as_str().is_some_and(|text| ASKS_ON.iter().any(|begin| text.starts_with(begin)))
+    };
+    if view.last().is_some_and(continues) {
+        view.truncate(view.len().saturating_sub(2));
+    }
+    if let Some(last) = view.last_mut() {
+        for field in ["text", "content"] {
+            let Some(text) = last[field].as_str() else { continue };
+            let end = BEHIND.iter().filter_map(|behind| text.find(behind)).min();
+            if let Some(end) = end {
+                last[field] = text[..end].into();
+            }
+        }
+    }
+    view
+}
+
+/// One letter for each message: u(ser), a(nswer), c(alls), t(ool).
+fn letters(messages: &[Value]) -> String {
+    let letter = |message: &Value| match message["role"].as_str() {
+        Some("user") => 'u',
+        Some("tool") => 't',
+        Some("assistant") if message["calls"].as_array().is_some_and(|calls| !calls.is_empty()) => 'c',
+        Some("assistant") => 'a',
+        Some(_) | None => '?',
+    };
+    messages.iter().skip(1).map(letter).collect()
+}
+
+/// `(u (c t+)* a)*`, and behind that what asks: `u (c t+)*`.
+fn is_well_formed(letters: &str) -> bool {
+    let mut rounds = letters.split('u');
+    let begins = rounds.next() == Some("");
+    let rounds: Vec<&str> = rounds.collect();
+    let Some((last, closed)) = rounds.split_last() else { return false };
+    begins && are_steps(last) && closed.iter().all(|round| round.strip_suffix('a').is_some_and(are_steps))
+}
+
+fn are_steps(round: &str) -> bool {
+    let steps = round.split('c').skip(1);
+    let mut results =
+        steps.map(|results| !results.is_empty() && results.bytes().all(|letter| letter == b't'));
+    results.all(|is_whole| is_whole) && (round.is_empty() || round.starts_with('c'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_tells_good_from_bad() {
+        for good in ["u", "uct", "ucttctauctctt", "uau", "uauctt"] {
+            assert!(is_well_formed(good), "{good}");
+        }
+        for bad in ["", "a", "t", "ua", "uu", "uaa", "uc", "ut", "ucct", "ucau", "ucat", "uata", "cu", "u?"] {
+            assert!(!is_well_formed(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_a_view_is_no_part_of_it() {
+        let message = |role: &str, text: &str| serde_json::json!({"role": role, "text": text});
+        let view = [message("system", "s"), message("user", "run-1")];
+        let nudged = [view[0].clone(), message("user", &format!("run-1{} empty]", BEHIND[0]))];
+        let partial =
+            [&view[..], &[message("assistant", "a part"), message("user", &format!("{}]", ASKS_ON[0]))]]
+                .concat();
+        for messages in [&view[..], &nudged, &partial] {
+            assert_eq!(stripped(messages), view[1..]);
+        }
+    }
+}
