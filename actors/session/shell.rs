@@ -216,7 +216,11 @@ impl State {
             Tasks::cancel_all_but(&mut self.begun, &due);
         }
         for effect in due {
-            if self.begun.contains_key(&effect) || (rests && !effect.is_end()) {
+            // It may have been granted twice, by the one who waited and by the append that took what was free.
+            if self.begun.contains_key(&effect) {
+                continue;
+            }
+            if rests && !effect.is_end() {
                 // Its start came to disk too late to be followed.
                 if let Effect::Run { call, attempt } = effect
                     && self.granted.remove(&(call, attempt)).is_some()

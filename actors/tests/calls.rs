@@ -1,12 +1,20 @@
 //! Calls that are not as they should be, through the whole tree.
 #![cfg(feature = "testkit")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use hermod_actors::{
-    RunRequest, Runtime,
+    RunRequest, Runtime, World,
     model::{Body, CallEnd, CallStatus, EffectClass, MAX_OUTPUT},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
+    testkit::{
+        FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
+    },
 };
 use serde_json::{Value, json};
 
@@ -61,4 +69,38 @@ async fn a_result_of_any_size_is_recorded_short() {
     assert_eq!(*status, CallStatus::Ok);
     assert!(content.len() <= MAX_OUTPUT && content.starts_with("xxx") && content.ends_with("xxx"));
     assert_eq!(artifact.as_ref().map(|artifact| artifact.bytes), Some(10_000_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_let_through_twice_is_made_once() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&made);
+    let look = |name: &str| {
+        ScriptedTool::new(name, EffectClass::Pure, |_| async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            CallEnd::ok("seen")
+        })
+    };
+    let send = ScriptedTool::new("send", EffectClass::Once, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            CallEnd::ok("sent")
+        }
+    });
+    // While both look, the third waits; when both have ended, one place is given to whoever waits, and the other is free.
+    let journal =
+        FaultyJournal::new(Arc::new(MemoryJournal::new()), JournalFault::Slow(Duration::from_millis(1)), 1);
+    let provider = asking(&["look", "see", "send"]);
+    let world = world(
+        Arc::new(journal),
+        provider,
+        vec![Arc::new(look("look")), Arc::new(look("see")), Arc::new(send)],
+    );
+    let runtime = Runtime::start(World { tool_calls: 2, ..world }).await.expect("the runtime starts");
+    let result = runtime.run(RunRequest::new("go")).await.expect("it ends");
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+    let records = runtime.journal(result.session, 1).await.expect("a journal");
+    let lost = records.iter().filter(|(_, record)| matches!(record.body, Body::CallLost(_)));
+    assert_eq!(lost.count(), 0);
 }

@@ -153,7 +153,7 @@ impl Life<'_> {
     fn world(&self) -> World {
         let House { names, spec } = house(self.plan);
         let endpoint = |name: &&str| {
-            let endpoint = Endpoint::new(name, Arc::clone(self.plan), Arc::clone(self.outside));
+            let endpoint = Endpoint::new(Arc::clone(self.plan), Arc::clone(self.outside));
             let endpoint: Arc<dyn Provider> = Arc::new(endpoint);
             (Arc::from(*name), endpoint, self.plan.house.leases)
         };
@@ -190,5 +190,5 @@ fn house(plan: &Plan) -> House {
 
 /// Waits for ever once a process has been told to die: nothing follows on that within it.
 pub(super) async fn never() {
-    pending().await
+    pending::<()>().await;
 }

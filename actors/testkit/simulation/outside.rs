@@ -15,7 +15,7 @@ use super::{
     plan::{Does, Kind},
 };
 use crate::{
-    model::{Attempt, CallId, ModelRef, SessionId, Timestamp, Usage},
+    model::{Attempt, CallId, SessionId, Timestamp, Usage},
     port::Clock,
     testkit::clock::BEGINNING,
 };
@@ -87,7 +87,6 @@ pub(super) struct Command {
 pub(super) struct Asked {
     pub(super) call: CallId,
     pub(super) attempt: Attempt,
-    pub(super) model: ModelRef,
     pub(super) ended: Option<How>,
     /// What the provider has said that it used.
     pub(super) told: Option<Usage>,
@@ -148,7 +147,9 @@ impl Outside {
                 deed.ended.get_or_insert((now, How::Dropped));
             }
         }
-        inner.asked.iter_mut().for_each(|asked| drop(asked.ended.get_or_insert(How::Dropped)));
+        for asked in &mut inner.asked {
+            asked.ended.get_or_insert(How::Dropped);
+        }
         inner.before += pause_ms;
     }
 

@@ -38,7 +38,7 @@ pub fn simulate(plan: &Plan) -> Report {
     let (outside, store) = (Outside::new(plan.seed()), MemoryJournal::new());
     lives(&Arc::new(plan.clone()), &outside, &store);
     judge(&outside, &store);
-    for panic in quiet.unplanned() {
+    for panic in quiet.end() {
         outside.accuse("nobody panics unasked", panic);
     }
     let journals = judge::journals(&store).unwrap_or_default();
@@ -63,7 +63,7 @@ pub fn first_violation(seeds: Range<u64>) -> Option<(u64, Report)> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.plan)?;
-        writeln!(f, "lives: {}", self.lives.join(", "))?;
+        writeln!(f, "lives: {}; journals: {}", self.lives.join(", "), self.digest)?;
         for (session, kinds) in &self.journals {
             let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             writeln!(f, "journal of {session}: {}", names.join(" "))?;
