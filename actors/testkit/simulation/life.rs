@@ -65,7 +65,11 @@ pub(super) fn lives(plan: &Arc<Plan>, outside: &Arc<Outside>, store: &MemoryJour
             .build()
             .expect("a runtime without drivers can always be made");
         let life = Life { plan, outside, process: &process, journal, boot, reboots: pause.reboots };
-        let end = runtime.block_on(life.live());
+        let end = runtime.block_on(async {
+            let end = life.live().await;
+            outside.ends();
+            end
+        });
         outside.lock().book.lives.push(format!("{end:?}"));
         pause = process.pause();
         process.die(pause);
@@ -144,7 +148,7 @@ impl Life<'_> {
             tokio::task::yield_now().await;
         }
         tokio::time::sleep(REST).await;
-        if alive() > 0 && !self.process.may_end.load(Ordering::SeqCst) {
+        if alive() > 0 && !self.process.is_writing() {
             self.outside.accuse("no actor or task is left", format!("{} when it was {end:?}", alive()));
         }
         end

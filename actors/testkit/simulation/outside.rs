@@ -134,11 +134,16 @@ impl Outside {
         }
     }
 
-    /// The process is gone, and it takes so long until the next one.
-    pub(super) fn ended(&self, pause_ms: u64) {
+    /// The process ends: within its tokio runtime, whose time nobody knows any more when it is gone.
+    pub(super) fn ends(&self) {
         let mut inner = self.lock();
         inner.before = inner.now();
         inner.began = None;
+    }
+
+    /// The process is gone, and it takes so long until the next one.
+    pub(super) fn ended(&self, pause_ms: u64) {
+        let mut inner = self.lock();
         // What the process did itself ends with it; only then time goes on.
         let now = inner.before;
         let commands: Vec<usize> = inner.commands.values().map(|command| command.deed).collect();
