@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     model::{
@@ -25,7 +25,7 @@ pub(crate) struct Gate {
     pub(super) permits: Arc<Semaphore>,
     state: Mutex<State>,
     /// Told when somebody can be let through who could not be before.
-    changed: watch::Sender<()>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Gate {
     pub(super) fn new(
         endpoint: Arc<dyn Endpoint>,
         calls: usize,
-        (policy, changed): (BreakerPolicy, watch::Sender<()>),
+        (policy, changed): (BreakerPolicy, Arc<Notify>),
     ) -> Self {
         let pool = (endpoint.pool(), endpoint.credentials());
         let admissions = Admissions::new(policy, pool, endpoint.limits());
@@ -127,7 +127,7 @@ impl Gate {
         state.admissions.reset();
         state.renewed.clear();
         drop(state);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 }
 
@@ -177,7 +177,7 @@ impl Admission {
     pub(crate) fn answering(&self) {
         let Some(ticket) = self.ticket else { return };
         if self.gate.state().admissions.answering(&self.model.model, ticket) {
-            self.gate.changed.send_replace(());
+            self.gate.changed.notify_waiters();
         }
     }
 
@@ -185,7 +185,7 @@ impl Admission {
     pub(crate) fn learn(&self, info: RateInfo, now: Timestamp) {
         let Some(ticket) = self.ticket else { return };
         if self.gate.state().admissions.learn(ticket, (info, now)) {
-            self.gate.changed.send_replace(());
+            self.gate.changed.notify_waiters();
         }
     }
 
@@ -239,7 +239,7 @@ impl Admission {
     fn tell(&mut self, end: End<'_>, now: Timestamp) {
         let Some(ticket) = self.ticket.take() else { return };
         if self.gate.state().admissions.end(&self.model.model, ticket, (end, now)) {
-            self.gate.changed.send_replace(());
+            self.gate.changed.notify_waiters();
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     model::{BreakerPolicy, Failure, FailureClass, ModelRef, NotAnswered, Timestamp, WhyNot},
@@ -22,7 +22,7 @@ pub(crate) struct Lease {
 #[derive(Debug)]
 pub(crate) struct Leases {
     gates: BTreeMap<Arc<str>, Arc<Gate>>,
-    changed: watch::Sender<()>,
+    changed: Arc<Notify>,
 }
 
 /// A permit of a provider that was waited for.
@@ -53,9 +53,10 @@ impl Leases {
         endpoints: impl IntoIterator<Item = (Arc<str>, Arc<dyn Endpoint>, usize)>,
         policy: BreakerPolicy,
     ) -> Self {
-        let changed = watch::Sender::default();
-        let gate =
-            |(name, endpoint, calls)| (name, Arc::new(Gate::new(endpoint, calls, (policy, changed.clone()))));
+        let changed = Arc::new(Notify::new());
+        let gate = |(name, endpoint, calls)| {
+            (name, Arc::new(Gate::new(endpoint, calls, (policy, Arc::clone(&changed)))))
+        };
         Self { gates: endpoints.into_iter().map(gate).collect(), changed }
     }
 
@@ -74,9 +75,9 @@ impl Leases {
         self.gates.keys()
     }
 
-    /// Tells when somebody can be let through who could not be before.
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    /// Tells all who listen when somebody can be let through who could not be before, in the order in which they came.
+    pub(crate) fn changes(&self) -> &Notify {
+        &self.changed
     }
 
     /// A lease for the first link that can be asked now.

@@ -3,7 +3,7 @@
 
 use std::{future, pin::pin, sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::sleep};
+use tokio::time::sleep;
 
 use crate::{
     hub::Piece,
@@ -27,11 +27,12 @@ pub(super) async fn lease(
     candidates: &[Candidate],
     published: &Published,
 ) -> Result<Lease, Arc<[NotAnswered]>> {
-    let mut changes = wiring.leases.changes();
     let (mut permit, mut queued) = (None, None);
     let (mut long, mut is_long) = (pin!(sleep(LONG)), false);
     loop {
-        changes.mark_unchanged();
+        // Whoever listens before it looks misses no change.
+        let mut changed = pin!(wiring.leases.changes().notified());
+        changed.as_mut().enable();
         let now = wiring.clock.at();
         match wiring.leases.seek(candidates, now, permit.take()) {
             Ok(lease) => return Ok(lease),
@@ -46,7 +47,7 @@ pub(super) async fn lease(
                 tokio::select! {
                     biased;
                     got = &mut place => permit = got.ok().map(|permit| Permit(provider, permit)),
-                    () = change(&mut changes, until, now) => queued = Some((provider, place)),
+                    () = change(changed, until, now) => queued = Some((provider, place)),
                     () = &mut long, if !is_long => {
                         (is_long, queued) = (true, Some((provider, place)));
                         published.publish(|| Piece::Waits { reason: FULL, until: None });
@@ -61,7 +62,7 @@ pub(super) async fn lease(
                 }
                 tokio::select! {
                     biased;
-                    () = change(&mut changes, pause.map(|pause| pause.until), now) => {}
+                    () = change(changed, pause.map(|pause| pause.until), now) => {}
                     () = &mut long, if !is_long && pause.is_none() => {
                         is_long = true;
                         published.publish(|| Piece::Waits { reason: STARTING, until: None });
@@ -78,7 +79,7 @@ pub(super) fn look_in(until: Timestamp, now: Timestamp) -> u64 {
 }
 
 /// Resolves when somebody may be let through who was not before.
-async fn change(changes: &mut watch::Receiver<()>, until: Option<Timestamp>, now: Timestamp) {
+async fn change(changed: impl Future<Output = ()>, until: Option<Timestamp>, now: Timestamp) {
     let time = async {
         match until {
             Some(until) => sleep(Duration::from_millis(look_in(until, now))).await,
@@ -87,11 +88,7 @@ async fn change(changes: &mut watch::Receiver<()>, until: Option<Timestamp>, now
     };
     tokio::select! {
         biased;
-        changed = changes.changed() => {
-            if changed.is_err() {
-                future::pending::<()>().await;
-            }
-        }
+        () = changed => {}
         () = time => {}
     }
 }

@@ -110,22 +110,9 @@ impl Book {
             );
         }
         append.records.iter().for_each(|record| self.follow(record));
-        let mut begun = BTreeSet::new();
-        for record in &append.records {
-            let id = match &record.body {
-                Body::ModelStarted(started) => {
-                    begun.insert((started.call, started.attempt));
-                    continue;
-                }
-                Body::CallStarted(started) => {
-                    begun.insert((started.call, started.attempt));
-                    continue;
-                }
-                Body::ModelFailed(failed) => (failed.call, failed.attempt),
-                Body::CallEnded(ended) => (ended.call, ended.attempt),
-                _ => continue,
-            };
-            self.revoked.extend(begun.get(&id));
+        let before = |at: usize, id| append.records[..at].iter().any(|record| started(record) == Some(id));
+        for (at, record) in append.records.iter().enumerate() {
+            self.revoked.extend(ended(record).filter(|id| before(at, *id)));
         }
         for (id, account) in &appended.accounts {
             self.accounts.insert(*id, *account);
@@ -181,6 +168,22 @@ impl Book {
             }
         }
     }
+}
+
+/// The attempt that a record starts.
+fn started(record: &Record) -> Option<(CallId, Attempt)> {
+    if let Body::ModelStarted(started) = &record.body {
+        return Some((started.call, started.attempt));
+    }
+    if let Body::CallStarted(started) = &record.body { Some((started.call, started.attempt)) } else { None }
+}
+
+/// The attempt that a record ends.
+fn ended(record: &Record) -> Option<(CallId, Attempt)> {
+    if let Body::ModelFailed(failed) = &record.body {
+        return Some((failed.call, failed.attempt));
+    }
+    if let Body::CallEnded(ended) = &record.body { Some((ended.call, ended.attempt)) } else { None }
 }
 
 /// The key of a session of the plan.

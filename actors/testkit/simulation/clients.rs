@@ -241,9 +241,7 @@ impl Clients {
         };
         self.process.may_end.fetch_or(matches!(who, Who::Root | Who::Persistence), Ordering::SeqCst);
         // Who is dead already cannot be struck.
-        match strike::try_strike(&self.runtime, part, how).await {
-            Struck::Told | Struck::Absent => {}
-        }
+        let (Struck::Told | Struck::Absent) = strike::try_strike(&self.runtime, part, how).await;
     }
 
     /// Answers what a person is asked, sooner or later, or never.
@@ -292,9 +290,8 @@ impl Clients {
 
     /// An error that only the end of the runtime explains.
     fn unless_terminated(&self, what: &str, error: &RunError) {
-        match error {
-            RunError::Terminated(_) | RunError::Read(_) => {}
-            error => self.outside.accuse("callers are told what is so", format!("{what}: {error}")),
+        if !matches!(error, RunError::Terminated(_) | RunError::Read(_)) {
+            self.outside.accuse("callers are told what is so", format!("{what}: {error}"));
         }
     }
 }

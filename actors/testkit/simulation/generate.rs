@@ -26,9 +26,10 @@ impl Plan {
             leases: dice.pick(&[1, 2, 1_000]),
             tool_calls: dice.pick(&[1, 2, 1_000]),
             is_watched: dice.chance(50),
+            idle_ms: dice.pick(&[1, 20, 200, 1_500, 60_000]),
         };
         let sessions = dice.between(1, 4);
-        let runs = dice.between(1, 6);
+        let runs = dice.pick(&[1, 1, 2, 2, 3, 4, 6]);
         let runs: Vec<RunPlan> = (0..runs).zip(0..).map(|(_, n)| run(&mut dice, n, sessions)).collect();
         let faults = dice.between(0, 6);
         let faults = (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, &runs)).collect();
@@ -39,7 +40,7 @@ impl Plan {
 fn run(dice: &mut Dice, n: usize, sessions: u64) -> RunPlan {
     let session = dice.index(usize::try_from(sessions).unwrap_or(1));
     let at_ms = if dice.chance(60) { 0 } else { dice.below(SOON) };
-    let steps = dice.pick(&[0, 1, 1, 2, 2, 3, 5]);
+    let steps = dice.pick(&[0, 1, 1, 2, 2, 4]);
     RunPlan {
         n,
         session,

@@ -34,6 +34,8 @@ pub(super) struct Process {
     pause: std::sync::Mutex<Option<Pause>>,
     /// Its store has failed.
     failed: AtomicBool,
+    /// How many commits are under way.
+    writing: AtomicUsize,
     /// Whether the runtime may end by itself.
     pub(super) may_end: AtomicBool,
     /// How many of the next reads fail, and how many have failed.
@@ -61,6 +63,11 @@ impl Process {
 
     pub(super) async fn died(&self) {
         self.died.notified().await;
+    }
+
+    /// Whether the store has something to answer, for which tasks wait that nothing ends.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.load(Ordering::SeqCst) > 0
     }
 
     fn is_dead(&self) -> bool {
@@ -106,7 +113,7 @@ impl LifeJournal {
             .iter()
             .map(|write| match write {
                 Write::Append(append) => Some(Append::clone(append)),
-                Write::Open(_) | Write::Deliver(..) => None,
+                Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
             })
             .collect();
         let written = self.inner.commit(batch).await?;
@@ -194,12 +201,14 @@ impl Journal for LifeJournal {
             .iter()
             .map(|write| match write {
                 Write::Append(append) => Some((append.session, append.expected, append.records.clone())),
-                Write::Open(_) | Write::Deliver(..) => None,
+                Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
             })
             .collect();
         let this = self.clone();
         async move {
+            this.process.writing.fetch_add(1, Ordering::SeqCst);
             let committed = this.clone().commits(batch, fault).await;
+            this.process.writing.fetch_sub(1, Ordering::SeqCst);
             this.answer(&carried, committed)
         }
         .boxed()

@@ -10,7 +10,7 @@ use super::{
     spending,
 };
 use crate::{
-    model::{Body, CallId, Cause, Kind, Outcome, Record, RunId, SessionId},
+    model::{Body, CallId, Cause, Kind, Outcome, Record, RunId, SessionId, Timestamp},
     port::{Journal, Read, Rows},
     testkit::MemoryJournal,
 };
@@ -241,7 +241,7 @@ fn nothing_overtakes_a_message(past: &Past<'_>) -> Found {
     found
 }
 
-/// The kinds of a journal's records, for reading.
-pub(super) fn kinds(records: &[Arc<Record>]) -> Vec<Kind> {
-    records.iter().map(|record| record.body.kind()).collect()
+/// The kinds of a journal's records with their times, for reading.
+pub(super) fn kinds(records: &[Arc<Record>]) -> Vec<(Timestamp, Kind)> {
+    records.iter().map(|record| (record.at, record.body.kind())).collect()
 }

@@ -65,7 +65,11 @@ pub(super) fn lives(plan: &Arc<Plan>, outside: &Arc<Outside>, store: &MemoryJour
             .build()
             .expect("a runtime without drivers can always be made");
         let life = Life { plan, outside, process: &process, journal, boot, reboots: pause.reboots };
-        let end = runtime.block_on(life.live());
+        let end = runtime.block_on(async {
+            let end = life.live().await;
+            outside.ends();
+            end
+        });
         outside.lock().book.lives.push(format!("{end:?}"));
         pause = process.pause();
         process.die(pause);
@@ -144,7 +148,7 @@ impl Life<'_> {
             tokio::task::yield_now().await;
         }
         tokio::time::sleep(REST).await;
-        if alive() > 0 && !self.process.may_end.load(Ordering::SeqCst) {
+        if alive() > 0 && !self.process.is_writing() {
             self.outside.accuse("no actor or task is left", format!("{} when it was {end:?}", alive()));
         }
         end
@@ -153,7 +157,7 @@ impl Life<'_> {
     fn world(&self) -> World {
         let House { names, spec } = house(self.plan);
         let endpoint = |name: &&str| {
-            let endpoint = Endpoint::new(name, Arc::clone(self.plan), Arc::clone(self.outside));
+            let endpoint = Endpoint::new(Arc::clone(self.plan), Arc::clone(self.outside));
             let endpoint: Arc<dyn Provider> = Arc::new(endpoint);
             (Arc::from(*name), endpoint, self.plan.house.leases)
         };
@@ -167,6 +171,7 @@ impl Life<'_> {
             tools: Kind::ALL.iter().map(tool).collect(),
             tool_calls: self.plan.house.tool_calls,
             submissions: 1_000,
+            idle: Duration::from_millis(self.plan.house.idle_ms),
             artifacts: Arc::new(MemoryArtifacts::default()),
             defaults: Defaults { spec, prompt: "You are simulated.".into() },
         }
@@ -190,5 +195,5 @@ fn house(plan: &Plan) -> House {
 
 /// Waits for ever once a process has been told to die: nothing follows on that within it.
 pub(super) async fn never() {
-    pending().await
+    pending::<()>().await;
 }

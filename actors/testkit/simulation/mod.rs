@@ -7,9 +7,11 @@
 mod book;
 mod clients;
 mod dice;
+#[allow(clippy::wildcard_enum_match_arm)] // an invariant looks for few of the kinds of records
 mod effects;
 mod generate;
 mod journal;
+#[allow(clippy::wildcard_enum_match_arm)] // likewise
 mod judge;
 mod life;
 mod model;
@@ -18,6 +20,7 @@ mod plan;
 mod quiet;
 mod report;
 mod shrink;
+#[allow(clippy::wildcard_enum_match_arm)] // likewise
 mod spending;
 mod tools;
 mod views;

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     model::{
-        Answer, AssistantMessage, Failure, FailureClass, Finish, Message, ModelRef, ModelTraits, ToolCall,
-        ToolSpec, Usage,
+        Answer, AssistantMessage, Failure, FailureClass, Finish, Message, ModelTraits, ToolCall, ToolSpec,
+        Usage,
     },
     port::{Deltas, Encoder, Head, ModelRequest, Provider, Segments},
     testkit::PlainEncoder,
@@ -29,23 +29,21 @@ const READ: u64 = 2;
 /// One provider of the plan's world.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    name: Arc<str>,
     plan: Arc<Plan>,
     outside: Arc<Outside>,
     encoder: Arc<OddEncoder>,
 }
 
 impl Endpoint {
-    pub(super) fn new(name: &str, plan: Arc<Plan>, outside: Arc<Outside>) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, outside: Arc<Outside>) -> Self {
         let encoder = Arc::new(OddEncoder { plan: Arc::clone(&plan), outside: Arc::clone(&outside) });
-        Self { name: name.into(), plan, outside, encoder }
+        Self { plan, outside, encoder }
     }
 
     async fn answer(&self, request: ModelRequest) -> Result<Answer, Failure> {
         let messages = PlainEncoder::decode(&request);
-        let model = ModelRef { provider: Arc::clone(&self.name), model: Arc::clone(&request.model) };
         let shown = views::check(&self.outside, request.session, &messages);
-        let call = Call::begin(&self.outside, &request, model, shown);
+        let call = Call::begin(&self.outside, &request, shown);
         let (run, at) = place(&messages);
         let nothing = Step::default();
         let run = run.and_then(|run| self.plan.run(run));
@@ -155,13 +153,12 @@ fn calls(run: usize, at: usize, planned: &[CallPlan]) -> Vec<ToolCall> {
     for (n, call) in planned.iter().enumerate() {
         let id = format!("c{n}");
         let twin = calls.last().filter(|_| call.is_twin).cloned();
-        calls.push(match twin {
-            Some(twin) => ToolCall { id, ..twin },
-            None => {
-                let of = format!("{run}.{at}.{n}");
-                let arguments = json!({"of": of, "ms": call.ms, "does": call.does}).to_string();
-                ToolCall { id, name: call.tool.name().into(), arguments }
-            }
+        calls.push(if let Some(twin) = twin {
+            ToolCall { id, ..twin }
+        } else {
+            let of = format!("{run}.{at}.{n}");
+            let arguments = json!({"of": of, "ms": call.ms, "does": call.does}).to_string();
+            ToolCall { id, name: call.tool.name().into(), arguments }
         });
     }
     calls
@@ -188,7 +185,7 @@ struct Call {
 }
 
 impl Call {
-    fn begin(outside: &Arc<Outside>, request: &ModelRequest, model: ModelRef, shown: Vec<usize>) -> Self {
+    fn begin(outside: &Arc<Outside>, request: &ModelRequest, shown: Vec<usize>) -> Self {
         let mut inner = outside.lock();
         let (call, attempt) = (request.call, attempt_of(&inner.book, request));
         if attempt == 0 {
@@ -201,7 +198,7 @@ impl Call {
             let what = format!("{call} attempt {attempt} was asked while attempt {} was", asked.attempt);
             inner.book.accuse("attempts do not overlap", what);
         }
-        inner.asked.push(Asked { call, attempt, model, ended: None, told: None, shown });
+        inner.asked.push(Asked { call, attempt, ended: None, told: None, shown });
         let n = inner.asked.len() - 1;
         drop(inner);
         Self { outside: Arc::clone(outside), n, ended: Mutex::default() }
@@ -215,7 +212,11 @@ impl Call {
 
 /// The last attempt of the call that was started; 0 if none was. A request does not say which one it is of.
 fn attempt_of(book: &super::book::Book, request: &ModelRequest) -> u32 {
-    (1..).take_while(|attempt| book.has_started(request.call, *attempt)).last().unwrap_or(0)
+    let mut attempt = 0;
+    while book.has_started(request.call, attempt + 1) {
+        attempt += 1;
+    }
+    attempt
 }
 
 impl Drop for Call {

@@ -15,7 +15,7 @@ use super::{
     plan::{Does, Kind},
 };
 use crate::{
-    model::{Attempt, CallId, ModelRef, SessionId, Timestamp, Usage},
+    model::{Attempt, CallId, SessionId, Timestamp, Usage},
     port::Clock,
     testkit::clock::BEGINNING,
 };
@@ -87,7 +87,6 @@ pub(super) struct Command {
 pub(super) struct Asked {
     pub(super) call: CallId,
     pub(super) attempt: Attempt,
-    pub(super) model: ModelRef,
     pub(super) ended: Option<How>,
     /// What the provider has said that it used.
     pub(super) told: Option<Usage>,
@@ -135,11 +134,16 @@ impl Outside {
         }
     }
 
-    /// The process is gone, and it takes so long until the next one.
-    pub(super) fn ended(&self, pause_ms: u64) {
+    /// The process ends: within its tokio runtime, whose time nobody knows any more when it is gone.
+    pub(super) fn ends(&self) {
         let mut inner = self.lock();
         inner.before = inner.now();
         inner.began = None;
+    }
+
+    /// The process is gone, and it takes so long until the next one.
+    pub(super) fn ended(&self, pause_ms: u64) {
+        let mut inner = self.lock();
         // What the process did itself ends with it; only then time goes on.
         let now = inner.before;
         let commands: Vec<usize> = inner.commands.values().map(|command| command.deed).collect();
@@ -148,7 +152,9 @@ impl Outside {
                 deed.ended.get_or_insert((now, How::Dropped));
             }
         }
-        inner.asked.iter_mut().for_each(|asked| drop(asked.ended.get_or_insert(How::Dropped)));
+        for asked in &mut inner.asked {
+            asked.ended.get_or_insert(How::Dropped);
+        }
         inner.before += pause_ms;
     }
 

@@ -33,6 +33,8 @@ pub(super) struct House {
     pub(super) tool_calls: usize,
     /// Whether somebody watches.
     pub(super) is_watched: bool,
+    /// For how long a session with nothing to do keeps its actor.
+    pub(super) idle_ms: u64,
 }
 
 /// A task and what the model makes of it.

@@ -34,8 +34,9 @@ impl Quiet {
         Self(())
     }
 
-    /// The panics that nobody has planned.
-    pub(super) fn unplanned(&self) -> Vec<String> {
+    /// Ends it, and gives the panics that nobody has planned.
+    pub(super) fn end(self) -> Vec<String> {
+        drop(self);
         UNPLANNED.take()
     }
 }

@@ -9,8 +9,8 @@ use super::{
     quiet::Quiet,
 };
 use crate::{
-    model::{Hash, Kind, SessionId, encode},
-    testkit::MemoryJournal,
+    model::{Hash, Kind, SessionId, Timestamp, encode},
+    testkit::{MemoryJournal, clock::BEGINNING},
 };
 
 /// What came of a plan.
@@ -20,8 +20,8 @@ pub struct Report {
     pub plan: Plan,
     /// What must not be; empty if all is well.
     pub violations: Vec<Violation>,
-    /// The kinds of the records of each session.
-    pub journals: Vec<(SessionId, Vec<Kind>)>,
+    /// The kinds of the records of each session, with their times.
+    pub journals: Vec<(SessionId, Vec<(Timestamp, Kind)>)>,
     /// How each life ended.
     pub lives: Vec<String>,
     /// How many of its faults came about.
@@ -38,7 +38,7 @@ pub fn simulate(plan: &Plan) -> Report {
     let (outside, store) = (Outside::new(plan.seed()), MemoryJournal::new());
     lives(&Arc::new(plan.clone()), &outside, &store);
     judge(&outside, &store);
-    for panic in quiet.unplanned() {
+    for panic in quiet.end() {
         outside.accuse("nobody panics unasked", panic);
     }
     let journals = judge::journals(&store).unwrap_or_default();
@@ -63,10 +63,11 @@ pub fn first_violation(seeds: Range<u64>) -> Option<(u64, Report)> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.plan)?;
-        writeln!(f, "lives: {}", self.lives.join(", "))?;
+        writeln!(f, "lives: {}; journals: {}", self.lives.join(", "), self.digest)?;
         for (session, kinds) in &self.journals {
-            let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
-            writeln!(f, "journal of {session}: {}", names.join(" "))?;
+            let told = |(at, kind): &(Timestamp, Kind)| format!("{}@{}", kind.name(), at.0 - BEGINNING);
+            let told: Vec<String> = kinds.iter().map(told).collect();
+            writeln!(f, "journal of {session}: {}", told.join(" "))?;
         }
         for Violation { invariant, what } in &self.violations {
             writeln!(f, "VIOLATED: {invariant}: {what}")?;

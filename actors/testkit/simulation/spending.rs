@@ -1,9 +1,11 @@
 //! What must hold of accounts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::{Found, Past};
-use crate::model::{AccountId, Attempt, Body, CallId, Deadline, FailureClass, ModelStarted, RunId, WhyAgain};
+use crate::model::{
+    AccountId, Attempt, Body, CallId, Deadline, FailureClass, ModelStarted, RunId, Usage, WhyAgain,
+};
 
 /// What a run's records come to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,73 +41,97 @@ pub(super) fn add_up(past: &Past<'_>) -> Found {
 }
 
 fn sums(past: &Past<'_>) -> (BTreeMap<RunId, Sum>, Found) {
-    let (mut sums, mut found) = (BTreeMap::<RunId, Sum>::new(), Found::new());
-    let mut open: BTreeMap<(CallId, Attempt), &ModelStarted> = BTreeMap::new();
-    let mut calls: BTreeMap<(CallId, Attempt), ()> = BTreeMap::new();
+    let mut sums = Sums {
+        past,
+        of: BTreeMap::new(),
+        found: Found::new(),
+        asked: BTreeMap::new(),
+        calls: BTreeSet::new(),
+    };
     for record in past.records() {
-        let Some(sum) = record.body.run().map(|run| sums.entry(run).or_default()) else { continue };
         match &record.body {
-            Body::ModelStarted(started) => drop(open.insert((started.call, started.attempt), started)),
+            Body::CallStarted(started) => drop(sums.calls.insert((started.call, started.attempt))),
+            Body::CallLost(lost) => {
+                sums.call_ended((lost.call, lost.attempt), lost.why != WhyAgain::NeverBegun)
+            }
+            Body::CallEnded(ended) => sums.call_ended((ended.call, ended.attempt), true),
+            Body::RunEnded(ended) => sums.run_ended(ended.run),
+            body => sums.model(body),
+        }
+    }
+    (sums.of, sums.found)
+}
+
+/// What the records come to that were seen.
+struct Sums<'a> {
+    past: &'a Past<'a>,
+    of: BTreeMap<RunId, Sum>,
+    found: Found,
+    /// The attempts of models and of tools that are started.
+    asked: BTreeMap<(CallId, Attempt), &'a ModelStarted>,
+    calls: BTreeSet<(CallId, Attempt)>,
+}
+
+impl<'a> Sums<'a> {
+    fn model(&mut self, body: &'a Body) {
+        match body {
+            Body::RunAccepted(accepted) => drop(self.of.entry(accepted.run).or_default()),
+            Body::ModelStarted(started) => drop(self.asked.insert((started.call, started.attempt), started)),
             Body::ModelAnswered(answered) => {
-                let Some(started) = open.remove(&(answered.call, answered.attempt)) else { continue };
-                sum.iterations += started.reserved.iterations.unwrap_or(0);
-                sum.tokens +=
-                    answered.usage.map_or(started.reserved.tokens.unwrap_or(0), |usage| usage.total());
-                if told(past, (answered.call, answered.attempt)) != Some(answered.usage) {
-                    found.push(format!(
-                        "{} attempt {} did not tell {:?}",
-                        answered.call, answered.attempt, answered.usage
-                    ));
-                }
+                let id = (answered.call, answered.attempt);
+                let Some(started) = self.asked.remove(&id) else { return };
+                let reserved = started.reserved.tokens.unwrap_or(0);
+                self.spend(started, answered.usage.map_or(reserved, |usage| usage.total()));
+                self.must_be_told(id, answered.usage);
             }
             Body::ModelFailed(failed) => {
-                let Some(started) = open.remove(&(failed.call, failed.attempt)) else { continue };
-                if past.inner.book.was_revoked(failed.call, failed.attempt) {
-                    continue;
+                let Some(started) = self.asked.remove(&(failed.call, failed.attempt)) else { return };
+                if !self.past.inner.book.was_revoked(failed.call, failed.attempt) {
+                    let reserved = started.reserved.tokens.unwrap_or(0);
+                    self.spend(started, if is_billed(&failed.failure.class) { reserved } else { 0 });
                 }
-                sum.iterations += started.reserved.iterations.unwrap_or(0);
-                sum.tokens +=
-                    if is_billed(&failed.failure.class) { started.reserved.tokens.unwrap_or(0) } else { 0 };
             }
             Body::LateSettled(late) => {
-                sum.tokens =
-                    (sum.tokens + late.usage.total()).saturating_sub(late.booked.tokens.unwrap_or(0));
-                if told(past, (late.call, late.attempt)) != Some(Some(late.usage)) {
-                    found.push(format!(
-                        "{} attempt {} did not tell {:?}",
-                        late.call, late.attempt, late.usage
-                    ));
-                }
-            }
-            Body::CallStarted(started) => drop(calls.insert((started.call, started.attempt), ())),
-            Body::CallLost(lost) => {
-                calls.remove(&(lost.call, lost.attempt));
-                sum.tool_calls += u64::from(lost.why != WhyAgain::NeverBegun);
-            }
-            Body::CallEnded(ended) if calls.remove(&(ended.call, ended.attempt)).is_some() => {
-                sum.tool_calls += u64::from(!past.inner.book.was_revoked(ended.call, ended.attempt));
-            }
-            // Of a run that others have ended, all that was reserved is spent.
-            Body::RunEnded(ended) => {
-                for (_, started) in open.iter().filter(|((call, _), _)| call.run == ended.run) {
-                    sum.tokens += started.reserved.tokens.unwrap_or(0);
-                    sum.iterations += started.reserved.iterations.unwrap_or(0);
-                }
-                sum.tool_calls +=
-                    u64::try_from(calls.keys().filter(|(call, _)| call.run == ended.run).count())
-                        .unwrap_or(0);
-                open.retain(|(call, _), _| call.run != ended.run);
-                calls.retain(|(call, _), ()| call.run != ended.run);
+                let sum = self.of.entry(late.call.run).or_default();
+                let tokens = sum.tokens + late.usage.total();
+                sum.tokens = tokens.saturating_sub(late.booked.tokens.unwrap_or(0));
+                self.must_be_told((late.call, late.attempt), Some(late.usage));
             }
             _ => {}
         }
     }
-    (sums, found)
-}
 
-/// What a provider said of an attempt, if it was asked.
-fn told(past: &Past<'_>, id: (CallId, Attempt)) -> Option<Option<crate::model::Usage>> {
-    past.inner.asked.iter().rfind(|asked| (asked.call, asked.attempt) == id).map(|asked| asked.told)
+    fn spend(&mut self, started: &ModelStarted, tokens: u64) {
+        let sum = self.of.entry(started.call.run).or_default();
+        sum.iterations += started.reserved.iterations.unwrap_or(0);
+        sum.tokens += tokens;
+    }
+
+    fn call_ended(&mut self, id: (CallId, Attempt), has_begun: bool) {
+        let counts = self.calls.remove(&id) && has_begun && !self.past.inner.book.was_revoked(id.0, id.1);
+        self.of.entry(id.0.run).or_default().tool_calls += u64::from(counts);
+    }
+
+    /// Of a run that others have ended, all that was reserved is spent.
+    fn run_ended(&mut self, run: RunId) {
+        let open: Vec<&ModelStarted> =
+            self.asked.values().filter(|started| started.call.run == run).copied().collect();
+        for started in open {
+            self.asked.remove(&(started.call, started.attempt));
+            self.spend(started, started.reserved.tokens.unwrap_or(0));
+        }
+        let calls: Vec<_> = self.calls.iter().filter(|(call, _)| call.run == run).copied().collect();
+        calls.into_iter().for_each(|id| self.call_ended(id, true));
+    }
+
+    /// What a record says that was used is what the provider has said.
+    fn must_be_told(&mut self, (call, attempt): (CallId, Attempt), usage: Option<Usage>) {
+        let asked = &self.past.inner.asked;
+        let is_it = |asked: &&super::outside::Asked| (asked.call, asked.attempt) == (call, attempt);
+        if asked.iter().rfind(is_it).is_none_or(|asked| asked.told != usage) {
+            self.found.push(format!("{call} attempt {attempt} did not tell {usage:?}"));
+        }
+    }
 }
 
 /// Whether a failed attempt may have cost something.

@@ -131,7 +131,7 @@ async fn here(outside: Arc<Outside>, kind: Kind, invocation: &Invocation, argume
         if arguments.does == Does::Hang {
             pending::<()>().await;
         }
-        tokio::time::sleep(Duration::from_millis(arguments.ms) - half).await;
+        tokio::time::sleep(Duration::from_millis(arguments.ms.div_ceil(2))).await;
     };
     let cancelled = async {
         invocation.cancel.cancelled().await;
@@ -141,12 +141,12 @@ async fn here(outside: Arc<Outside>, kind: Kind, invocation: &Invocation, argume
     };
     tokio::select! {
         biased;
-        () = work => begun.ends(How::Finished, said(&arguments.does)),
+        () = work => begun.ends(How::Finished, said(arguments.does)),
         () = cancelled => begun.ends(How::Stopped, CallEnd::new(CallStatus::Stopped, "stopped")),
     }
 }
 
-fn said(does: &Does) -> CallEnd {
+fn said(does: Does) -> CallEnd {
     match does {
         Does::Fail => CallEnd::error(CallStatus::Error, "planned", None, "none"),
         Does::Well
@@ -163,7 +163,7 @@ async fn follow(outside: Arc<Outside>, id: (CallId, Attempt), cancel: &Cancellat
     loop {
         let (command, came_to) = outside.lock().command(id)?;
         match came_to {
-            Ok(How::Finished) => return Some(said(&command.does)),
+            Ok(How::Finished) => return Some(said(command.does)),
             Ok(How::Stopped) => return Some(CallEnd::new(CallStatus::Stopped, "stopped")),
             Ok(How::Dropped) => return None,
             Err(left) => {

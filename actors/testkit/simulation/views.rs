@@ -38,8 +38,9 @@ pub(super) fn check(outside: &Outside, session: SessionId, messages: &[Value]) -
     }
     let mut sorted = shown.clone();
     sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        inner.book.accuse("a message is shown once", format!("steer-{} twice in {session}", twice[0]));
+    sorted.dedup();
+    if sorted.len() < shown.len() {
+        inner.book.accuse("a message is shown once", format!("one of {shown:?} twice in {session}"));
     }
     shown
 }
