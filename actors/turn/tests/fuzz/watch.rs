@@ -313,7 +313,7 @@ impl Watch {
             }
         }
         if let Phase::Running(run) = &turn.phase {
-            let (folded, booked) = (run.spent_tokens, self.money.tokens(run.id));
+            let (folded, booked) = (run.spent.tokens.unwrap_or(0), self.money.tokens(run.id));
             hold!(
                 folded == booked,
                 "{} has spent {folded} tokens by its records, {booked} by its account",
