@@ -1,6 +1,7 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
 mod approvals;
+mod backup;
 mod budget;
 mod chaos;
 mod completions;
@@ -66,6 +67,7 @@ enum Command {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
+    Backup(backup::BackupArgs),
     Rehearse(rehearse::RehearseArgs),
     Wire(wire::WireArgs),
     Config(config::ConfigArgs),
@@ -135,6 +137,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Backup(args) => return backup::execute(args, variables).await,
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,

@@ -8,6 +8,7 @@
 //! - Blobs are never deleted: a crash between a blob and its row, or a row that is taken from an inbox, leaves one behind.
 
 mod accounts;
+mod backup;
 mod batch;
 mod blobs;
 mod committer;
@@ -19,5 +20,6 @@ mod open;
 mod read;
 mod tables;
 
+pub use backup::{CopyError, Counts, Damage, Found, PARTS, Place, Snapshot, inspect, renew};
 pub use journal::{Durability, RedbJournal};
 pub use open::OpenError;

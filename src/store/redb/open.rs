@@ -9,21 +9,22 @@ use std::{
 use redb::{Builder, Database, ReadableTable, TableHandle, backends::FileBackend};
 
 use super::{
+    backup,
     blobs::{Blobs, make_folder, sync_folder},
     fault::Fault,
     migrate,
     tables::{META, Tables},
 };
 
-const FILE: &str = "hermod.redb";
+pub(super) const FILE: &str = "hermod.redb";
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.
 const SCHEMA: u64 = 2;
-const SCHEMA_VERSION: &str = "schema_version";
-const EPOCH: &str = "epoch";
+pub(super) const SCHEMA_VERSION: &str = "schema_version";
+pub(super) const EPOCH: &str = "epoch";
 /// An upper bound that fills as pages are read; nothing is allocated before.
-const CACHE: usize = 256 << 20;
+pub(super) const CACHE: usize = 256 << 20;
 
 /// Bytes of the mark at the beginning of the engine's file.
 const MARK: usize = 9;
@@ -89,7 +90,7 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     let path = dir.join(FILE);
     let explain = |fault| explain(dir, &path, fault);
     make_folder(dir).map_err(explain)?;
-    let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
+    let file = backup::take(dir).map_err(explain)?;
     let db = database(file, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let (epoch, places) = begin(&path, &db, explain)?;
@@ -104,7 +105,6 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
 
 fn database(file: File, path: &Path) -> Result<Database, Fault> {
     let same = file.try_clone().map_err(Fault::at(path))?;
-    // From here on no other process has it.
     let backend = FileBackend::new(file)?;
     if is_unfinished(&same).map_err(Fault::at(path))? {
         same.set_len(0).map_err(Fault::at(path))?;
@@ -123,7 +123,11 @@ fn is_unfinished(file: &File) -> io::Result<bool> {
 }
 
 /// Checks what the store is, brings it up to date, and begins the next epoch in it: the epoch, and the last place in the log.
-fn begin(path: &Path, db: &Database, explain: impl Fn(Fault) -> OpenError) -> Result<(u64, u64), OpenError> {
+pub(super) fn begin(
+    path: &Path,
+    db: &Database,
+    explain: impl Fn(Fault) -> OpenError,
+) -> Result<(u64, u64), OpenError> {
     let begun = || -> Result<Result<(u64, u64), OpenError>, Fault> {
         let mut txn = db.begin_write()?;
         txn.set_quick_repair(true);
@@ -162,7 +166,7 @@ fn name_owner(path: &Path) -> Result<(), Fault> {
         .map_err(Fault::at(path))
 }
 
-fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
+pub(super) fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
     let path = path.to_owned();
     let error = match fault {
         Fault::File { path, source } => return OpenError::Io { path, source },
