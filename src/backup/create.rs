@@ -12,7 +12,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use hermod_actors::port::Clock;
 use serde_json::Value;
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -175,18 +175,18 @@ impl control::Copier for Copier {
 struct Pace {
     stop: CancellationToken,
     done: Arc<AtomicU64>,
-    since: Instant,
+    since: tokio::time::Instant,
 }
 
 impl Pace {
     fn new(stop: CancellationToken, done: Arc<AtomicU64>) -> Self {
-        Self { stop, done, since: Instant::now() }
+        Self { stop, done, since: tokio::time::Instant::now() }
     }
 
     fn after(&mut self, bytes: usize) -> Result<(), CopyError> {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         sleep(self.since.elapsed());
-        self.since = Instant::now();
+        self.since = tokio::time::Instant::now();
         if self.stop.is_cancelled() { Err(CopyError::Stopped) } else { Ok(()) }
     }
 }
