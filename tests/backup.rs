@@ -29,8 +29,10 @@ fn shell(command: &str) -> Value {
     json!({ "call": [{ "tool": "shell", "arguments": { "command": command } }] })
 }
 
-/// Leaves a session behind for each text, with a run that this script is played for.
-fn crowd(world: &World, steps: &Value, texts: &[String]) {
+/// Leaves a session behind for each text, with a run that this script is played for. Its commands begin in a later process:
+/// this one is no `hermod` that could run them.
+fn crowd(world: &World, mut steps: Value, texts: &[String]) {
+    steps[0]["delay"] = json!("2s");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let state = daemon::make_state(&world.state()).unwrap();
@@ -113,12 +115,12 @@ fn a_backup_of_working_runs_goes_on_elsewhere_and_does_nothing_twice() {
     let waits = "echo {{user}} 2 >> lines; while [ -e lines ] && [ ! -e release ]; do sleep 0.02; done";
     crowd(
         &world,
-        &json!([shell("echo {{user}} 1 >> lines"), shell(waits), shell("echo {{user}} 3 >> lines"), { "say": "done" }]),
+        json!([shell("echo {{user}} 1 >> lines"), shell(waits), shell("echo {{user}} 3 >> lines"), { "say": "done" }]),
         &names,
     );
     let mut load: Vec<Value> = (0..60).map(|_| shell("echo {{user}} >> load")).collect();
     load.push(json!({ "say": "done" }));
-    crowd(&world, &json!(load), &["load1".into(), "load2".into()]);
+    crowd(&world, json!(load), &["load1".into(), "load2".into()]);
     let mut running = world.running(&["runs", "resume", "--all"]);
     let mut progress = Lines::of(&mut running);
     progress.until("asks ");
