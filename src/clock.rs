@@ -65,6 +65,15 @@ pub fn boot() -> BootId {
     }
 }
 
+/// The boot of a store that was restored so often. What was begun before a restore was begun by another store, so it is told
+/// apart as if it were of another boot.
+pub fn boot_of(lineage: u64) -> BootId {
+    match lineage {
+        0 => boot(),
+        lineage => format!("{}.{lineage}", boot()),
+    }
+}
+
 /// RFC 3339 in UTC, with milliseconds.
 pub fn rfc3339(at: Timestamp) -> String {
     let since = Duration::from_millis(at.ms_since(Timestamp::default()));

@@ -136,7 +136,7 @@ pub fn make_state(dir: &Path) -> Result<PathBuf, StartError> {
 }
 
 /// Opens the store in the state directory.
-pub fn open(state: &Path, durability: Durability) -> Result<Arc<dyn Journal>, StartError> {
+pub fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, StartError> {
     Ok(Arc::new(RedbJournal::open(state, durability)?))
 }
 
@@ -377,9 +377,9 @@ pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let world = World {
+        boot: clock::boot_of(journal.lineage()),
         journal,
         clock: Arc::new(SystemClock::default()),
-        boot: clock::boot(),
         providers,
         breakers,
         tools,

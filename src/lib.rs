@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod artifacts;
+pub mod backup;
 mod builder;
 pub mod cli;
 pub mod clock;

@@ -19,6 +19,12 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// Writes a batch.
     fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>>;
 
+    /// How often this store was restored from a copy. What was begun before the last time is not begun in it: see
+    /// [`Boot::Other`](super::Boot).
+    fn lineage(&self) -> u64 {
+        0
+    }
+
     /// Reads rows.
     fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>>;
 }

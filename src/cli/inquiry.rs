@@ -15,7 +15,7 @@ use crate::{
     control::{Answer, Client, Desk, Fault, Lost, PAGE, Reader, Request, shown},
     daemon::{self, StartError},
     environment::Variables,
-    store::redb::{Durability, OpenError},
+    store::redb::{Durability, OpenError, RedbJournal},
 };
 
 /// A process that holds the store and does not listen is about to begin or to end: it is asked so often, after such a
@@ -36,7 +36,7 @@ pub(crate) enum Reached {
     /// The process that holds the store.
     Holder(Box<Client>),
     /// Nobody else: the store is open here.
-    Store(Arc<dyn Journal>),
+    Store(Arc<RedbJournal>),
 }
 
 impl Inquiry {
@@ -146,7 +146,7 @@ impl Inquiry {
 
 /// Opens the store for a process that is to hold it. One that only looks into it has it for an instant, and is waited
 /// for; one that listens holds it, and is named.
-pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<dyn Journal>, Failure> {
+pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, Failure> {
     let mut tries = 1..TRIES;
     loop {
         match daemon::open(state, durability) {

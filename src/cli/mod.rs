@@ -1,6 +1,7 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
 mod approvals;
+mod backup;
 mod budget;
 mod chaos;
 mod completions;
@@ -68,6 +69,7 @@ enum Command {
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
     Store(store::StoreArgs),
+    Backup(backup::BackupArgs),
     Rehearse(rehearse::RehearseArgs),
     Wire(wire::WireArgs),
     Config(config::ConfigArgs),
@@ -138,6 +140,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
         Command::Store(args) => return store::execute(args, variables),
+        Command::Backup(args) => return backup::execute(args, variables).await,
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,

@@ -13,6 +13,7 @@ use tokio::sync::{
 };
 
 use super::{
+    copier::{Copier, back_up},
     fault::{Fault, FaultKind},
     protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown},
     reader::{PAGE, Reader},
@@ -31,6 +32,7 @@ pub struct Desk {
     reader: Reader,
     orders: Option<mpsc::Sender<Ordered>>,
     runner: Runner,
+    copier: Option<Arc<dyn Copier>>,
 }
 
 /// Signs of life of the runtime of this process, from when there is one.
@@ -99,13 +101,19 @@ impl Desk {
     pub fn new(reader: Reader) -> (Self, Orders) {
         let (sender, waiting) = mpsc::channel(WAITING);
         let runner = Runner::default();
-        let desk = Self { reader, orders: Some(sender), runner: Arc::clone(&runner) };
+        let desk = Self { reader, orders: Some(sender), runner: Arc::clone(&runner), copier: None };
         (desk, Orders { waiting, runner })
     }
 
     /// A desk for a process that only has the store open: it takes no orders.
     pub fn alone(reader: Reader) -> Self {
-        Self { reader, orders: None, runner: Runner::default() }
+        Self { reader, orders: None, runner: Runner::default(), copier: None }
+    }
+
+    /// A desk that has backups made.
+    #[must_use]
+    pub fn with_copier(self, copier: Arc<dyn Copier>) -> Self {
+        Self { copier: Some(copier), ..self }
     }
 
     /// Answers a request; without an answer, the one who could give it has gone.
@@ -129,6 +137,7 @@ impl Desk {
             Request::Steer { run, text } => self.steer(&run, text).await,
             Request::ApprovalsList {} => self.reader.approvals().await.map(Answer::Approvals).map(Some),
             Request::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
+            Request::BackupCreate { dir } => back_up(self.copier.as_deref(), dir, to).await,
             Request::ProvidersStatus {} => self.order(Order::Providers).await,
             Request::ProvidersReset { name } => self.order(Order::ResetProvider(name)).await,
         };

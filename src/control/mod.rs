@@ -9,6 +9,7 @@
 mod approvals;
 mod client;
 mod connection;
+mod copier;
 mod desk;
 mod fault;
 mod lines;
@@ -20,6 +21,7 @@ mod token;
 mod tree;
 
 pub use client::{Client, Lost};
+pub use copier::Copier;
 pub use desk::{Desk, Order, Ordered, Orders};
 pub use fault::{Fault, FaultKind};
 pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, shown};

@@ -1,5 +1,7 @@
 //! What is said on the control socket: one JSON object a line. Pure.
 
+use std::path::PathBuf;
+
 use hermod_actors::{
     ProviderStatus,
     model::{
@@ -105,6 +107,12 @@ pub enum Request {
         /// Whether it may be made.
         verdict: Verdict,
     },
+    /// Makes a backup: how far it is, a line each second, then its manifest.
+    #[serde(rename = "backup.create")]
+    BackupCreate {
+        /// Its folder, an absolute path to what is not there.
+        dir: PathBuf,
+    },
     /// Which models are asked, and which are not for a while.
     #[serde(rename = "providers.status")]
     ProvidersStatus {},
@@ -124,7 +132,7 @@ const fn first() -> Seq {
     1
 }
 
-/// A line back. Every question has one, but `journal`, which has many.
+/// A line back. Every question has one, but `journal` and `backup.create`, which have many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -172,6 +180,13 @@ pub enum Answer {
         /// Its run.
         run: Box<RunRow>,
     },
+    /// To `backup.create`: it is being made. More lines follow.
+    BackingUp {
+        /// So many bytes are done.
+        bytes: u64,
+    },
+    /// To `backup.create`: it is made, and this is its manifest.
+    BackedUp(Value),
     /// To `providers.status`: those that this process can ask, by name.
     Providers(Vec<ProviderStatus>),
     /// To `providers.reset`: it is done.
@@ -265,7 +280,7 @@ impl Answer {
     /// Whether nothing follows it.
     pub const fn is_last(&self) -> bool {
         match self {
-            Self::Record(_) => false,
+            Self::Record(_) | Self::BackingUp { .. } => false,
             Self::Pong { .. }
             | Self::Runs(_)
             | Self::Run(_)
@@ -277,6 +292,7 @@ impl Answer {
             | Self::Steered { .. }
             | Self::Approvals(_)
             | Self::Decided { .. }
+            | Self::BackedUp(_)
             | Self::Providers(_)
             | Self::Reset { .. }
             | Self::Refused(_) => true,

@@ -4,6 +4,7 @@ use hermod_actors::port::{Clock, Journal};
 
 use super::{signals::Signals, trial};
 use crate::{
+    backup::Copier,
     cli::{
         exit::{Exit, Failure},
         inquiry,
@@ -31,11 +32,12 @@ impl Holding {
     /// Opens the store and listens to others. From here on, an end without [`Holding::release`] is a death.
     pub(crate) async fn take(state: PathBuf, durability: Durability) -> Result<Self, Failure> {
         let journal = inquiry::open(&state, durability).await?;
-        let (desk, orders) = Desk::new(Reader::new(Arc::clone(&journal)));
+        let (desk, orders) = Desk::new(Reader::new(journal.clone()));
+        let desk = desk.with_copier(Copier::new(&journal, &state));
         let server = Server::start(&state, desk).map_err(|error| say(format!("control   {error}"))).ok();
         let mut deaths = Keeper::read(&state);
         let step = match deaths.tried() {
-            Some(run) => trial::step(&Reader::new(Arc::clone(&journal)), run).await,
+            Some(run) => trial::step(&Reader::new(journal.clone()), run).await,
             None => None,
         };
         // Until here a signal ends the process at once, and that is no death.

@@ -99,6 +99,18 @@ impl Runner {
         found.unwrap_or_else(|error| Attached::Over(unknown(name, &error)))
     }
 
+    /// How many commands go on by themselves in this state directory.
+    pub fn under_way(&self) -> io::Result<usize> {
+        let mut count = 0;
+        for entry in fs::read_dir(&*self.spool).into_iter().flatten() {
+            let entry = entry?.file_name();
+            if let Some(name) = entry.to_str().and_then(|entry| entry.parse().ok()) {
+                count += usize::from(self.folder(name).is_held()?);
+            }
+        }
+        Ok(count)
+    }
+
     /// Where the output of an attempt is, both streams as they came.
     pub fn output(&self, name: Name) -> PathBuf {
         self.folder(name).file(output::FILE)

@@ -49,6 +49,14 @@ impl Blobs {
         stored.first() == Some(&MARK)
     }
 
+    /// The path in the folder of blobs, and the bytes, of the value that `stored` stands for; `None` if it is one itself.
+    pub(super) fn named(stored: &[u8]) -> Option<(String, u64)> {
+        let reference: &[u8; REFERENCE] = stored.try_into().ok().filter(|_| Self::is_spilled(stored))?;
+        let path = Self::new(PathBuf::new()).path(&reference[1..33]);
+        let bytes = u64::from_le_bytes(*reference.last_chunk()?);
+        Some((path.to_str()?.to_owned(), bytes))
+    }
+
     /// The value that `stored` is, or stands for.
     pub(super) fn resolve<'v>(&self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, Unreadable> {
         if !Self::is_spilled(stored) {

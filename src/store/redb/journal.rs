@@ -17,12 +17,14 @@ use redb::{Database, ReadableDatabase};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
+    backup::LINEAGE,
     batch::Memory,
     blobs::Blobs,
     committer::{Committer, Job},
     fault::Fault,
     open::{self, OpenError, Store},
     read::{Halt, Reader},
+    tables::META,
 };
 
 /// When a commit is acknowledged.
@@ -40,8 +42,12 @@ pub enum Durability {
 /// Dropping it writes what is queued, and waits for that.
 pub struct RedbJournal {
     dir: PathBuf,
-    db: Arc<Database>,
+    pub(super) db: Arc<Database>,
     blobs: Blobs,
+    /// How often it was restored.
+    lineage: u64,
+    /// One more for each snapshot from which files are copied: while there is any, no file may go.
+    pub(super) pins: Arc<()>,
     /// `None` only while it is dropped.
     committer: Option<(Sender<Job>, JoinHandle<()>)>,
 }
@@ -55,7 +61,9 @@ impl RedbJournal {
 
     pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
         let Store { dir, db, epoch, places, spiller } = store;
+        let lineage = lineage(&db).map_err(|fault| open::explain(&dir, &dir.join(open::FILE), fault))?;
         let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
+        let (jobs, queue) = channel();
         let committer = Committer {
             db: Arc::clone(&db),
             memory: Memory::new(epoch, places),
@@ -64,12 +72,11 @@ impl RedbJournal {
             pending: 0,
             failed: None,
         };
-        let (jobs, queue) = channel();
         let thread = Builder::new()
             .name("committer".to_owned())
             .spawn(move || committer.run(&queue))
             .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
-        Ok(Self { dir, db, blobs, committer: Some((jobs, thread)) })
+        Ok(Self { dir, db, blobs, lineage, pins: Arc::default(), committer: Some((jobs, thread)) })
     }
 
     fn reader(&self) -> Result<Reader, Fault> {
@@ -86,6 +93,10 @@ impl Journal for RedbJournal {
         }
         let gone = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));
         answered.map(move |answer| answer.unwrap_or_else(gone)).boxed()
+    }
+
+    fn lineage(&self) -> u64 {
+        self.lineage
     }
 
     fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
@@ -106,6 +117,10 @@ impl Journal for RedbJournal {
             },
         }
     }
+}
+
+fn lineage(db: &Database) -> Result<u64, Fault> {
+    Ok(db.begin_read()?.open_table(META)?.get(LINEAGE)?.map_or(0, |row| row.value()))
 }
 
 impl fmt::Debug for RedbJournal {

@@ -10,6 +10,7 @@
 //! - Blobs are never deleted: a crash between a blob and its row, or a row that is taken from an inbox, leaves one behind.
 
 mod accounts;
+pub mod backup;
 mod batch;
 mod blobs;
 mod check;

@@ -1,5 +1,5 @@
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -11,6 +11,7 @@ use redb::{Builder, Database, StorageBackend, backends::FileBackend};
 use sha2::{Digest, Sha256};
 
 use super::{
+    backup,
     blobs::{Blobs, Spiller},
     compact::{Counted, compact},
     fault::Fault,
@@ -22,13 +23,13 @@ use super::{
 };
 use crate::clock::{self, SystemClock};
 
-const FILE: &str = "hermod.redb";
+pub(super) const FILE: &str = "hermod.redb";
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.
 pub(super) const SCHEMA: u64 = 2;
 /// An upper bound that fills as pages are read; nothing is allocated before.
-const CACHE: usize = 256 << 20;
+pub(super) const CACHE: usize = 256 << 20;
 
 /// Bytes of the mark at the beginning of the engine's file.
 const MARK: usize = 9;
@@ -188,13 +189,8 @@ pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
 
 /// The file of a store, held by this process alone.
 pub(super) fn file(path: &Path) -> Result<FileBackend, Fault> {
-    let file = own(path, OpenOptions::new().read(true)).map_err(Fault::at(path))?;
     // The engine takes the same lock when it reads the file, which is too late: an unfinished one is cut before.
-    match file.try_lock() {
-        Ok(()) => Ok(FileBackend::new(file)?),
-        Err(TryLockError::WouldBlock) => Err(redb::DatabaseError::DatabaseAlreadyOpen.into()),
-        Err(TryLockError::Error(source)) => Err(Fault::at(path)(source)),
-    }
+    Ok(FileBackend::new(backup::take(path.parent().unwrap_or(path))?)?)
 }
 
 /// The database, and the size of its file.
@@ -222,6 +218,14 @@ fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
         file.read(PAGE, &mut rest)?;
     }
     Ok(is_empty(&rest))
+}
+
+/// Brings a store that may be of an older schema up to date, wherever its bytes are kept.
+pub(super) fn bring_up(path: &Path, db: &Database) -> Result<(), OpenError> {
+    let explain = |fault| explain(path.parent().unwrap_or(path), path, fault);
+    let past = past::read(db, 0).map_err(explain)?.accept(path)?;
+    let begin = Begin { epoch: past.epoch.saturating_add(1), boot: 0, schema: past.schema, counted: None };
+    begin.commit(db).map(drop).map_err(explain)
 }
 
 /// The beginning of an epoch.
@@ -291,7 +295,7 @@ fn name_owner(path: &Path) -> Result<(), Fault> {
         .map_err(Fault::at(path))
 }
 
-fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
+pub(super) fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
     let path = path.to_owned();
     let error = match fault {
         Fault::File { path, source } => return OpenError::Io { path, source },

@@ -1,0 +1,171 @@
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{error::BackupError, files};
+use crate::store::redb::backup::{Counts, Damage};
+
+/// What this program writes. It reads no newer one.
+pub const FORMAT: u32 = 1;
+pub(super) const MANIFEST: &str = "manifest.json";
+/// The line of `sha256sum` for the manifest.
+const SUM: &str = "manifest.sha256";
+/// The file of the store.
+pub(super) const STORE: &str = "hermod.redb";
+
+/// What a backup is, and what there is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of all this.
+    pub format: u32,
+    /// The version of Hermod that made it.
+    pub hermod: String,
+    /// The version of the store's schema.
+    pub schema: u64,
+    /// The store's epoch.
+    pub epoch: u64,
+    /// How often the store had been restored.
+    pub lineage: u64,
+    /// When the store was as it is in here.
+    pub created_at: String,
+    /// How many of each there are.
+    pub counts: Counts,
+    /// Files and bytes by class.
+    pub sizes: BTreeMap<Class, Sizes>,
+    /// What was damaged in the store itself, and so is in here.
+    #[serde(default)]
+    pub damage: Vec<Damage>,
+    /// Every file but those of the manifest, by path.
+    pub files: BTreeMap<String, Listed>,
+}
+
+/// A kind of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the names say it
+pub enum Class {
+    Store,
+    Blobs,
+    Artifacts,
+    Scripts,
+}
+
+/// How much of a class there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// How long it is.
+    pub bytes: u64,
+    /// Its hash, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Class {
+    /// The class of the file at this path of a backup; `None` if it cannot be one of it.
+    pub fn of(path: &str) -> Option<Self> {
+        let mut parts = Path::new(path).components().map(|part| match part {
+            Component::Normal(part) => part.to_str(),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => None,
+        });
+        let class = match parts.next()?? {
+            STORE => return parts.next().is_none().then_some(Self::Store),
+            "blobs" => Self::Blobs,
+            "artifacts" => Self::Artifacts,
+            "scripts" => Self::Scripts,
+            _ => return None,
+        };
+        let mut deeper = parts.peekable();
+        (deeper.peek().is_some() && deeper.all(|part| part.is_some())).then_some(class)
+    }
+}
+
+/// Only to tell the version of what may be newer.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+impl Manifest {
+    /// Adds up the sizes of these files.
+    pub(super) fn sizes(files: &BTreeMap<String, Listed>) -> BTreeMap<Class, Sizes> {
+        let mut sizes: BTreeMap<Class, Sizes> = BTreeMap::new();
+        for (class, file) in files.iter().filter_map(|(path, file)| Some((Class::of(path)?, file))) {
+            let sum = sizes.entry(class).or_default();
+            sum.files += 1;
+            sum.bytes += file.bytes;
+        }
+        sizes
+    }
+
+    /// Writes it into the folder; on disk then, but for the folder's entries.
+    pub(super) fn write(&self, dir: &Path) -> Result<(), BackupError> {
+        let path = dir.join(MANIFEST);
+        let mut json =
+            serde_json::to_vec_pretty(self).map_err(|error| BackupError::at(&path)(error.into()))?;
+        json.push(b'\n');
+        files::write(&path, &json)?;
+        files::write(
+            &dir.join(SUM),
+            format!("{}  {MANIFEST}\n", files::hex(&Sha256::digest(&json))).as_bytes(),
+        )
+    }
+
+    /// Reads that of a backup.
+    pub(super) fn read(dir: &Path) -> Result<Self, BackupError> {
+        let path = dir.join(MANIFEST);
+        let no_backup = |reason: String| BackupError::NoBackup { path: path.clone(), reason };
+        let json =
+            fs::read(&path).map_err(|error| no_backup(format!("{error}; is {} a backup?", dir.display())))?;
+        let version = serde_json::from_slice::<Version>(&json);
+        if let Ok(Version { format }) = version
+            && format > FORMAT
+        {
+            let reason = format!(
+                "its format is {format}, and this program knows {FORMAT}: use the newer hermod that made it"
+            );
+            return Err(no_backup(reason));
+        }
+        let sum = fs::read_to_string(dir.join(SUM)).map_err(BackupError::at(&dir.join(SUM)))?;
+        if sum.split(' ').next() != Some(&*files::hex(&Sha256::digest(&json))) {
+            return Err(no_backup(format!(
+                "it is not what {SUM} says: one of them is damaged; use another backup"
+            )));
+        }
+        let manifest: Self = serde_json::from_slice(&json).map_err(|error| no_backup(error.to_string()))?;
+        match manifest.files.keys().find(|path| Class::of(path).is_none()) {
+            Some(strange) => Err(no_backup(format!("it lists `{strange}`, which is no file of a backup"))),
+            None => Ok(manifest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_a_backup_have_a_class() {
+        let check = |path: &str, expect: Option<Class>| assert_eq!(Class::of(path), expect, "{path}");
+        check("hermod.redb", Some(Class::Store));
+        check("blobs/ab/abcd", Some(Class::Blobs));
+        check("scripts/x.json", Some(Class::Scripts));
+        for strange in
+            ["", "hermod.redb/x", "blobs", "/blobs/x", "../blobs/x", "blobs/../../x", "credentials/acme.json"]
+        {
+            check(strange, None);
+        }
+    }
+}

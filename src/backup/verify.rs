@@ -1,0 +1,74 @@
+use std::{collections::BTreeMap, io, path::Path};
+
+use super::{
+    error::{BackupError, Stop},
+    files,
+    manifest::{Listed, Manifest, STORE},
+};
+use crate::store::redb::backup::{Damage, Found, inspect};
+
+/// A backup that was looked through.
+#[derive(Debug)]
+pub struct Verified {
+    /// What it says it is.
+    pub manifest: Manifest,
+    /// What is damaged that was whole when it was made, sorted; nothing if it may be restored.
+    pub damage: Vec<Damage>,
+}
+
+/// Looks through all of a backup, and writes nothing. Blocks.
+pub fn verify(dir: &Path, stop: &mut Stop) -> Result<Verified, BackupError> {
+    let manifest = Manifest::read(dir)?;
+    let mut damage = Vec::new();
+    for (path, listed) in &manifest.files {
+        let why = match files::hashed(&dir.join(path), stop) {
+            Ok(found) if found == *listed => continue,
+            Ok(found) if found.bytes != listed.bytes => {
+                format!("it has {} bytes, and had {}", found.bytes, listed.bytes)
+            }
+            Ok(_) => "its content was changed".to_owned(),
+            Err(BackupError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                "it is missing".to_owned()
+            }
+            Err(error) => return Err(error),
+        };
+        damage.push(Damage { what: path.clone(), why });
+    }
+    match inspect(&dir.join(STORE), &dir.join("blobs"), stop) {
+        Ok(found) => compare(&manifest, found, &mut damage),
+        Err(crate::store::redb::backup::CopyError::Unfit(error)) => {
+            damage.push(Damage { what: STORE.to_owned(), why: error.to_string() });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    // What was so in the store is so in every copy of it.
+    damage.retain(|found| manifest.damage.iter().all(|known| known.what != found.what));
+    damage.sort();
+    damage.dedup_by(|a, b| a.what == b.what);
+    Ok(Verified { manifest, damage })
+}
+
+/// Whether what is in the store's file is what the manifest says, and every file is there that it refers to.
+fn compare(manifest: &Manifest, found: Found, damage: &mut Vec<Damage>) {
+    let Found { schema: _, epoch, lineage, counts, blobs, artifacts, damage: own } = found;
+    damage.extend(own);
+    if (epoch, lineage, counts) != (manifest.epoch, manifest.lineage, manifest.counts) {
+        let why = format!(
+            "it has {counts:?} in epoch {epoch}, and had {:?} in epoch {}",
+            manifest.counts, manifest.epoch
+        );
+        damage.push(Damage { what: STORE.to_owned(), why });
+    }
+    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
+    let artifacts = artifacts.into_iter().map(|(name, bytes)| (format!("artifacts/{name}"), bytes));
+    damage.extend(blobs.chain(artifacts).filter_map(|(path, bytes)| unlisted(&manifest.files, path, bytes)));
+}
+
+fn unlisted(files: &BTreeMap<String, Listed>, what: String, bytes: u64) -> Option<Damage> {
+    let why = match files.get(&what) {
+        Some(listed) if listed.bytes == bytes => return None,
+        Some(listed) => format!("it has {} bytes, and a record says {bytes}", listed.bytes),
+        None => "a record names it, and it is not in the backup".to_owned(),
+    };
+    Some(Damage { what, why })
+}

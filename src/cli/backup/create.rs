@@ -1,0 +1,62 @@
+use std::path::{Path, PathBuf};
+
+use tokio::time::sleep;
+
+use super::{
+    off_thread,
+    told::{Form, line, object},
+};
+use crate::{
+    backup::{self, Manifest},
+    cli::{
+        exit::{Exit, Failure},
+        inquiry::{Inquiry, PAUSE, Reached, other_answer},
+        output::{print, print_json, say},
+    },
+    control::{Answer, Lost, Request},
+};
+
+pub(super) async fn execute(dir: PathBuf, form: Form, inquiry: &Inquiry) -> Result<Exit, Failure> {
+    let place =
+        |error| Failure::usage(format!("{}: {error}; give a folder that is not there", dir.display()));
+    let dir = std::path::absolute(&dir).map_err(place)?;
+    let manifest = made(&dir, inquiry).await?;
+    for damage in &manifest.damage {
+        say(format!("damaged   in the store itself, and so in its backup: {}: {}", damage.what, damage.why));
+    }
+    match form {
+        Form::Json => print_json(&object(&dir, &manifest))?,
+        Form::Text => {
+            print(&format!("backup    {}: {}", dir.display(), line(&manifest)))?;
+            say("not in it configuration and credentials: keep them elsewhere");
+        }
+    }
+    Ok(if manifest.damage.is_empty() { Exit::Ok } else { Exit::Store })
+}
+
+/// Has it made by whoever holds the store.
+async fn made(dir: &Path, inquiry: &Inquiry) -> Result<Manifest, Failure> {
+    if dir.to_str().is_none() {
+        return Err(Failure::usage(format!("{}: its path is not UTF-8; give another folder", dir.display())));
+    }
+    loop {
+        match inquiry.reach().await? {
+            Reached::Holder(mut client) => {
+                match client.ask(&Request::BackupCreate { dir: dir.to_owned() }, |_| Ok(())).await {
+                    Ok(Answer::BackedUp(manifest)) => {
+                        return serde_json::from_value(manifest).map_err(|_| other_answer().into());
+                    }
+                    Ok(_) => return Err(other_answer().into()),
+                    // It has ended, and has left nothing, or all of it.
+                    Err(Lost::Gone) => sleep(PAUSE).await,
+                    Err(Lost::Fault(fault)) => return Err(fault.into()),
+                }
+            }
+            Reached::Store(journal) => {
+                let (dir, state) = (dir.to_owned(), inquiry.state().clone());
+                let work = move || backup::create((journal.snapshot()?, &state), &dir, &mut |_| Ok(()));
+                return off_thread(work).await;
+            }
+        }
+    }
+}

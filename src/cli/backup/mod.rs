@@ -1,0 +1,82 @@
+//! `hermod backup`: the whole store in a folder, and back.
+
+mod create;
+mod restore;
+mod told;
+mod verify;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    exit::{Exit, Failure},
+    inquiry::Inquiry,
+};
+use crate::{backup::BackupError, control::Fault, daemon, environment::Variables};
+
+/// Back up the store while runs go on, look through a backup, make it the store again
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a backup of the store, and of the files that it refers to
+    ///
+    /// Runs go on meanwhile. Not in it: configuration, credentials, and what commands that are under way have said so far.
+    Create {
+        /// A folder that is not there
+        dir: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look through all of a backup: hashes, pages, records, and what they refer to. Writes nothing
+    Verify {
+        /// Its folder
+        dir: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a backup the store of this state directory, which no process may hold
+    ///
+    /// It is verified first. What its commands were at counts as in doubt, for they may have gone on since it was made.
+    Restore {
+        /// Its folder
+        dir: PathBuf,
+        /// Move the store that is there aside, into a folder of the state directory
+        #[arg(long)]
+        replace: bool,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Makes one, looks through it, or restores it.
+pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Create { dir, json } => create::execute(dir, json.into(), &Inquiry::new(variables)?).await,
+        Verb::Verify { dir, json } => verify::execute(dir, json.into()).await,
+        Verb::Restore { dir, replace, json } => {
+            let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+            restore::execute((dir, state), replace.into(), json.into()).await
+        }
+    }
+}
+
+/// Works off the thread that everything else runs on.
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done.map_err(Fault::from)?),
+        Err(error) => {
+            Err(Failure { exit: Exit::Internal, text: format!("the backup's thread died: {error}") })
+        }
+    }
+}

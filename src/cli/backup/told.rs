@@ -1,0 +1,62 @@
+//! What is said of a backup.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::{
+    backup::{Class, Manifest},
+    store::redb::backup::Damage,
+};
+
+/// How what came of it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Text,
+    Json,
+}
+
+impl From<bool> for Form {
+    fn from(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// What there is in a backup, in one line.
+pub(super) fn line(manifest: &Manifest) -> String {
+    let counts = &manifest.counts;
+    let of = |class| manifest.sizes.get(&class).copied().unwrap_or_default();
+    let files = |class, name: &str| format!("{} {name} ({} bytes)", of(class).files, of(class).bytes);
+    format!(
+        "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}",
+        counts.sessions,
+        counts.runs,
+        counts.unfinished_runs,
+        counts.records,
+        of(Class::Store).bytes,
+        files(Class::Blobs, "blobs"),
+        files(Class::Artifacts, "artifacts"),
+        files(Class::Scripts, "scripts"),
+    )
+}
+
+/// The same for programs: the manifest without the list of files.
+pub(super) fn object(dir: &Path, manifest: &Manifest) -> Value {
+    json!({
+        "dir": dir.display().to_string(),
+        "format": manifest.format,
+        "hermod": manifest.hermod,
+        "schema": manifest.schema,
+        "epoch": manifest.epoch,
+        "lineage": manifest.lineage,
+        "created_at": manifest.created_at,
+        "counts": manifest.counts,
+        "sizes": manifest.sizes,
+        "files": manifest.files.len(),
+        "store_damage": damages(&manifest.damage),
+    })
+}
+
+pub(super) fn damages(damage: &[Damage]) -> Value {
+    damage.iter().map(|damage| json!({ "what": damage.what, "why": damage.why })).collect()
+}

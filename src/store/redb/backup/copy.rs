@@ -1,0 +1,195 @@
+use std::{borrow::Borrow, fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+
+use redb::{
+    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
+    Value, backends::FileBackend,
+};
+
+use crate::store::redb::{
+    fault::Fault,
+    journal::RedbJournal,
+    open::OpenError,
+    tables::{
+        ACCOUNTS, INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
+        TAILS,
+    },
+};
+
+/// Bytes of rows in a transaction of the copy: the disk is never held for longer by one.
+const BATCH: usize = 1 << 20;
+/// Pages of the copy in memory.
+const CACHE: usize = 16 << 20;
+/// All tables that there are; one that is not here would be left out.
+const TABLES: &[&str] = &[
+    "meta",
+    "appends",
+    "tails",
+    "marks",
+    "inbox",
+    "accounts",
+    "sessions",
+    "session_keys",
+    "runs",
+    "runs_by_session",
+    "open_runs",
+    "keys",
+];
+
+/// Why a copy was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// It was told to stop.
+    #[error("it was stopped")]
+    Stopped,
+    /// There is no store in the file, or one that this program does not know.
+    #[error(transparent)]
+    Unfit(OpenError),
+    /// The store cannot be read, or the copy not be written.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CopyError {
+    fn at(path: &Path) -> impl Fn(Fault) -> Self {
+        move |fault| Self::Failed(format!("{}: {fault}", path.display()))
+    }
+}
+
+impl From<Fault> for CopyError {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault.to_string())
+    }
+}
+
+/// The store as it was at one instant. While one lives, no file that it may refer to goes.
+#[derive(Debug)]
+pub struct Snapshot {
+    txn: ReadTransaction,
+    _pin: Arc<()>,
+}
+
+impl RedbJournal {
+    /// The store as it is now: every commit that has resolved is in it, each whole or not at all.
+    pub fn snapshot(&self) -> Result<Snapshot, CopyError> {
+        let pin = Arc::clone(&self.pins);
+        let txn = self.db.begin_read().map_err(Fault::from)?;
+        Ok(Snapshot { txn, _pin: pin })
+    }
+}
+
+impl Snapshot {
+    /// Copies all rows into a file that must not be there, which is closed and on disk then. Blocks; `pace` hears how many
+    /// bytes have come after every batch, and may wait or stop it.
+    pub fn copy(
+        &self,
+        to: &Path,
+        pace: &mut dyn FnMut(usize) -> Result<(), CopyError>,
+    ) -> Result<(), CopyError> {
+        let tables: Vec<_> =
+            self.txn.list_tables().map_err(Fault::from)?.map(|table| table.name().to_owned()).collect();
+        if let Some(unknown) = tables.iter().find(|table| !TABLES.contains(&table.as_str())) {
+            return Err(CopyError::Failed(format!("the store has a table `{unknown}`, which no copy knows")));
+        }
+        let at = CopyError::at(to);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to);
+        let file = file.map_err(Fault::at(to))?;
+        let db = FileBackend::new(file)
+            .and_then(|file| Builder::new().set_cache_size(CACHE).create_with_backend(file))
+            .map_err(|error| at(error.into()))?;
+        let mut copy = Copy { txn: &self.txn, to, db: &db, pace };
+        copy.table(META)?;
+        copy.table(LOG)?;
+        copy.table(TAILS)?;
+        copy.table(MARKS)?;
+        copy.table(INBOX)?;
+        copy.table(ACCOUNTS)?;
+        copy.table(SESSIONS)?;
+        copy.table(SESSION_KEYS)?;
+        copy.table(RUNS)?;
+        copy.table(RUNS_BY_SESSION)?;
+        copy.table(OPEN_RUNS)?;
+        copy.table(KEYS)?;
+        db.close().map_err(|error| at(error.into()))
+    }
+}
+
+struct Copy<'c> {
+    txn: &'c ReadTransaction,
+    to: &'c Path,
+    db: &'c Database,
+    pace: &'c mut dyn FnMut(usize) -> Result<(), CopyError>,
+}
+
+impl Copy<'_> {
+    fn table<K: Key + 'static, V: Value + 'static>(
+        &mut self,
+        definition: TableDefinition<'static, K, V>,
+    ) -> Result<(), CopyError> {
+        let from = self.txn.open_table(definition).map_err(Fault::from)?;
+        let mut rows = from.iter().map_err(Fault::from)?;
+        let at = CopyError::at(self.to);
+        loop {
+            let (mut bytes, mut more) = (0, false);
+            let txn = self.db.begin_write().map_err(|error| at(error.into()))?;
+            {
+                let mut table = txn.open_table(definition).map_err(|error| at(error.into()))?;
+                for row in rows.by_ref() {
+                    let (key, value) = row.map_err(Fault::from)?;
+                    let (key, value) = (key.value(), value.value());
+                    bytes += K::as_bytes(&key).as_ref().len() + V::as_bytes(&value).as_ref().len();
+                    table.insert(key.borrow(), value.borrow()).map_err(|error| at(error.into()))?;
+                    more = bytes >= BATCH;
+                    if more {
+                        break;
+                    }
+                }
+            }
+            txn.commit().map_err(|error| at(error.into()))?;
+            (self.pace)(bytes)?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redb::{Durability, inspect};
+
+    fn journal() -> (tempfile::TempDir, RedbJournal) {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+        (dir, journal)
+    }
+
+    #[test]
+    fn a_copy_has_every_table() {
+        let (dir, journal) = journal();
+        let to = dir.path().join("copy");
+        journal.snapshot().unwrap().copy(&to, &mut |_| Ok(())).unwrap();
+        let found = inspect(&to, &dir.path().join("blobs"), &mut |_| Ok(())).unwrap();
+        assert_eq!((found.epoch, found.damage), (1, vec![]));
+        let copied = Builder::new().open(&to).unwrap();
+        assert_eq!(copied.begin_read().unwrap().list_tables().unwrap().count(), TABLES.len());
+    }
+
+    #[test]
+    fn a_table_that_no_copy_knows_is_not_left_out() {
+        let (dir, journal) = journal();
+        let txn = journal.db.begin_write().unwrap();
+        txn.open_table(TableDefinition::<u64, u64>::new("news")).unwrap();
+        txn.commit().unwrap();
+        let error = journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("`news`"), "{error}");
+    }
+
+    #[test]
+    fn a_copy_that_is_stopped_ends() {
+        let (dir, journal) = journal();
+        let stopped =
+            journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Err(CopyError::Stopped));
+        assert!(matches!(stopped, Err(CopyError::Stopped)));
+    }
+}

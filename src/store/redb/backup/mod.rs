@@ -1,0 +1,13 @@
+//! What belongs to backups of the store: a consistent copy of it while it is written (`copy.rs`), what such a copy
+//! holds and whether it is whole (`inspect.rs`, which changes nothing: `overlay.rs`), and another store in the place of
+//! this one (`swap.rs`, which every opening goes through).
+
+mod copy;
+mod inspect;
+mod overlay;
+mod swap;
+
+pub use copy::{CopyError, Snapshot};
+pub use inspect::{Counts, Damage, Found, inspect};
+pub(super) use swap::{LINEAGE, take};
+pub use swap::{PARTS, Place, renew};

@@ -1,0 +1,167 @@
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use redb::StorageBackend;
+
+const PAGE: usize = 4096;
+
+/// A file that is read and never written: what the engine writes is kept in memory, and lost.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    file: File,
+    written: Mutex<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    len: u64,
+    /// Up to here bytes are those of the file, where no page stands over them.
+    of_file: u64,
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+}
+
+impl Overlay {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let len = file.metadata()?.len();
+        let written = Written { len, of_file: len, pages: BTreeMap::new() };
+        Ok(Self { file, written: Mutex::new(written) })
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file's own bytes, and zeros behind them.
+    fn below(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let there = usize::try_from(of_file.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        self.file.read_exact_at(&mut out[..there], offset)?;
+        out[there..].fill(0);
+        Ok(())
+    }
+}
+
+/// The parts of a range: the number of each page, where the part begins in it, and where in the range.
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let within = usize::try_from(at % PAGE as u64).unwrap_or_default();
+        let begin = done;
+        done = len.min(done + PAGE - within);
+        (begin < len).then(|| (at / PAGE as u64, within, begin..done))
+    })
+}
+
+impl StorageBackend for Overlay {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.written().len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let written = self.written();
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > written.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.below(written.of_file, offset, out)?;
+        if !written.pages.is_empty() {
+            for (page, within, range) in parts(offset, out.len()) {
+                if let Some(page) = written.pages.get(&page) {
+                    let len = range.len();
+                    out[range].copy_from_slice(&page[within..within + len]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut written = self.written();
+        if len < written.len {
+            drop(written.pages.split_off(&len.div_ceil(PAGE as u64)));
+            let within = usize::try_from(len % PAGE as u64).unwrap_or_default();
+            if let Some(last) = written.pages.get_mut(&(len / PAGE as u64)) {
+                last[within..].fill(0);
+            }
+            written.of_file = written.of_file.min(len);
+        }
+        written.len = len;
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut written = self.written();
+        for (number, within, range) in parts(offset, data.len()) {
+            if !written.pages.contains_key(&number) {
+                let mut page = Box::new([0; PAGE]);
+                self.below(written.of_file, number * PAGE as u64, &mut page[..])?;
+                written.pages.insert(number, page);
+            }
+            if let Some(page) = written.pages.get_mut(&number) {
+                page[within..within + range.len()].copy_from_slice(&data[range]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(u16, Vec<u8>),
+        Length(u16),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (any::<u16>(), prop::collection::vec(any::<u8>(), 0..6_000)).prop_map(|(at, data)| Step::Write(at, data)),
+            1 => any::<u16>().prop_map(Step::Length),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_reads_as_if_it_had_been_written(steps in prop::collection::vec(step(), 0..20), len in 0..30_000_usize) {
+            let path = tempfile::NamedTempFile::new().unwrap();
+            let own: Vec<u8> = (0..=250).cycle().take(len).collect();
+            fs::write(path.path(), &own).unwrap();
+            let overlay = Overlay::new(File::open(path.path()).unwrap()).unwrap();
+            let mut model = own.clone();
+            for step in steps {
+                match step {
+                    Step::Write(at, data) => {
+                        let end = usize::from(at) + data.len();
+                        if end <= model.len() {
+                            overlay.write(at.into(), &data).unwrap();
+                            model[usize::from(at)..end].copy_from_slice(&data);
+                        }
+                    }
+                    Step::Length(len) => {
+                        overlay.set_len(len.into()).unwrap();
+                        model.resize(len.into(), 0);
+                    }
+                }
+                let mut read = vec![0xff; model.len()];
+                overlay.read(0, &mut read).unwrap();
+                prop_assert_eq!(&read, &model);
+            }
+            prop_assert!(overlay.read(model.len() as u64, &mut [0]).is_err());
+            prop_assert_eq!(fs::read(path.path()).unwrap(), own, "the file was written");
+        }
+    }
+}

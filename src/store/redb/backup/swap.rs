@@ -1,0 +1,342 @@
+//! Another store in the place of this one, by renames that any later opening takes to their end.
+//!
+//! The new parts lie in `restore.part`. When all of them are on disk it becomes `restore.ready`, and with that one rename
+//! the new store is the store: whoever opens it next, first finishes what is left to be moved. Until then the old one is
+//! untouched. Moved are, one after the other, the old part into the folder that `restore.ready/replaced` names, and the new
+//! one into its place; the engine's file comes last, and its name always stands for one of the two.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use redb::{Builder, ReadableDatabase, ReadableTable};
+
+use super::overlay::Overlay;
+use crate::store::redb::{
+    files::{Files as _, System},
+    fault::Fault,
+    open::{self, FILE, OpenError},
+    past::EPOCH,
+    tables::META,
+};
+
+/// The row of `meta` that counts restores.
+pub(in crate::store::redb) const LINEAGE: &str = "lineage";
+/// The folders that belong to a store, beside its file. The commands of a replaced store are none of the new one.
+pub const PARTS: &[&str] = &["blobs", "artifacts", "scripts", "spool"];
+/// What was noted about the processes of the old store; a new one begins without.
+const NOTES: &str = "process.json";
+const PART: &str = "restore.part";
+const READY: &str = "restore.ready";
+/// In `restore.ready`: the name of the folder for what was there.
+const REPLACED: &str = "replaced";
+/// So many openings a store may have had whose file does not tell.
+const UNTOLD: u64 = 1_000_000;
+
+/// Opens the engine's file for writing, or makes it, and locks it: from here on no other process has it. A restore that was
+/// begun is brought to its end before.
+pub(in crate::store::redb) fn take(dir: &Path) -> Result<File, Fault> {
+    let path = dir.join(FILE);
+    loop {
+        let file = lock(&path)?;
+        if dir.join(READY).try_exists().map_err(Fault::at(dir))? {
+            finish(dir)?;
+        } else if is_at(&file, &path).map_err(Fault::at(&path))? {
+            return Ok(file);
+        }
+    }
+}
+
+fn sync(folder: &Path) -> Result<(), Fault> {
+    System.sync_folder(folder).map_err(Fault::at(folder))
+}
+
+fn lock(path: &Path) -> Result<File, Fault> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(Fault::at(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Fault::Engine(redb::Error::DatabaseAlreadyOpen)),
+        Err(TryLockError::Error(error)) => Err(Fault::at(path)(error)),
+    }
+}
+
+/// Whether the path still names this file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(there) => file.metadata().map(|own| (own.dev(), own.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A state directory whose store nobody else has, for as long as this lives.
+#[derive(Debug)]
+pub struct Place {
+    dir: PathBuf,
+    file: File,
+}
+
+impl Place {
+    /// Takes it, if nobody has it.
+    pub fn take(dir: &Path) -> Result<Self, OpenError> {
+        let file = take(dir).map_err(|fault| open::explain(dir, &dir.join(FILE), fault))?;
+        Ok(Self { dir: dir.to_owned(), file })
+    }
+
+    /// Whether there is a store.
+    pub fn has_store(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.len() > 0)
+    }
+
+    /// An empty folder in which the new store is to be made; what an earlier process has left there is removed.
+    pub fn part(&self) -> io::Result<PathBuf> {
+        let part = self.dir.join(PART);
+        self.discard()?;
+        DirBuilder::new().mode(0o700).create(&part)?;
+        Ok(part)
+    }
+
+    /// Removes that folder.
+    pub fn discard(&self) -> io::Result<()> {
+        match fs::remove_dir_all(self.dir.join(PART)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The epoch and the lineage of the store that is there; zeros if there is none.
+    pub fn past(&self) -> io::Result<(u64, u64)> {
+        if !self.has_store()? {
+            return Ok((0, 0));
+        }
+        Ok(self.told().unwrap_or((UNTOLD, UNTOLD)))
+    }
+
+    fn told(&self) -> Option<(u64, u64)> {
+        let overlay = Overlay::new(self.file.try_clone().ok()?).ok()?;
+        let meta =
+            Builder::new().create_with_backend(overlay).ok()?.begin_read().ok()?.open_table(META).ok()?;
+        let row = |key| Some(meta.get(key).ok()?.map_or(0, |row| row.value()));
+        Some((row(EPOCH)?, row(LINEAGE)?))
+    }
+
+    /// Puts what is in [`Place::part`], all of it on disk, in the place of the store; what was there goes into the folder
+    /// `replaced` of this directory. A process that is killed in here leaves the old store, or the new one.
+    pub fn swap(&self, replaced: &str) -> io::Result<()> {
+        self.decide(replaced)?;
+        finish(&self.dir).map_err(io::Error::other)
+    }
+
+    /// After this it is the new one.
+    fn decide(&self, replaced: &str) -> io::Result<()> {
+        let part = self.dir.join(PART);
+        for name in PARTS {
+            // What has no new part gets an empty one, so that the old one is not taken for it.
+            DirBuilder::new().recursive(true).mode(0o700).create(part.join(name))?;
+        }
+        fs::write(part.join(REPLACED), replaced)?;
+        File::open(part.join(REPLACED))?.sync_all()?;
+        File::open(&part)?.sync_all()?;
+        fs::rename(&part, self.dir.join(READY))?;
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+/// Moves what is still to be moved. May be broken off at any point, and begun again by anybody.
+fn finish(dir: &Path) -> Result<(), Fault> {
+    while one_step(dir)? {}
+    Ok(())
+}
+
+/// Does the first of the moves that is not done; `false` if all are.
+fn one_step(dir: &Path) -> Result<bool, Fault> {
+    let ready = dir.join(READY);
+    let at = |path: &Path| Fault::at(path.to_owned());
+    let Some(_only) = only(&ready).map_err(at(&ready))? else { return Ok(false) };
+    let replaced = match fs::read_to_string(ready.join(REPLACED)) {
+        Ok(name) => dir.join(name),
+        // All was moved.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::remove_dir(&ready).map_err(at(&ready))?;
+            sync(dir)?;
+            return Ok(false);
+        }
+        Err(error) => return Err(at(&ready)(error)),
+    };
+    for name in [NOTES].iter().chain(PARTS) {
+        if move_part(name, (dir, &ready, &replaced)).map_err(at(&dir.join(name)))? {
+            return Ok(true);
+        }
+    }
+    let (new, own, old) = (ready.join(FILE), dir.join(FILE), replaced.join(FILE));
+    if new.try_exists().map_err(at(&new))? {
+        let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > 0);
+        if is_store && !old.try_exists().map_err(at(&old))? {
+            make(&replaced).map_err(at(&replaced))?;
+            fs::hard_link(&own, &old).map_err(at(&old))?;
+            sync(&replaced)?;
+            return Ok(true);
+        }
+        fs::rename(&new, &own).map_err(at(&own))?;
+        sync(dir)?;
+        return Ok(true);
+    }
+    fs::remove_file(ready.join(REPLACED)).map_err(at(&ready))?;
+    Ok(true)
+}
+
+/// Moves the old part away, or the new one into its place; whether there was anything to move.
+fn move_part(name: &str, (dir, ready, replaced): (&Path, &Path, &Path)) -> io::Result<bool> {
+    let (new, own) = (ready.join(name), dir.join(name));
+    let is_new = new.try_exists()?;
+    // What has no new part is there only until it is moved away: nobody works before all is done.
+    let is_old = own.try_exists()? && (is_new || name == NOTES);
+    if is_old {
+        make(replaced)?;
+        fs::rename(&own, replaced.join(name))?;
+        File::open(replaced)?.sync_all()?;
+    } else if is_new {
+        fs::rename(&new, &own)?;
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(is_old || is_new)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Waits until nobody else moves anything; `None` if nothing is left to be moved.
+fn only(ready: &Path) -> io::Result<Option<File>> {
+    let folder = match File::open(ready) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    folder.lock()?;
+    Ok(is_at(&folder, ready)?.then_some(folder))
+}
+
+/// Makes a copy a store of its own: with an epoch that is at least this one, and this lineage. It is closed and on disk then.
+pub fn renew(file: &Path, (epoch, lineage): (u64, u64)) -> io::Result<()> {
+    let renewed = || -> Result<(), Fault> {
+        let db = Builder::new().open(file)?;
+        let txn = db.begin_write()?;
+        {
+            let mut meta = txn.open_table(META)?;
+            let own = meta.get(EPOCH)?.map_or(0, |row| row.value());
+            meta.insert(EPOCH, own.max(epoch))?;
+            meta.insert(LINEAGE, lineage)?;
+        }
+        txn.commit()?;
+        Ok(db.close()?)
+    };
+    renewed().map_err(|fault| io::Error::other(format!("{}: {fault}", file.display())))?;
+    File::open(file)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hermod_actors::port::Journal;
+
+    use crate::store::redb::{Durability, OpenError, RedbJournal};
+
+    fn lineage_of(journal: &RedbJournal) -> u64 {
+        journal.lineage()
+    }
+
+    /// A store with a file in each of its folders, each of which says `text`.
+    fn store(dir: &Path, text: &str) {
+        drop(RedbJournal::open(dir, Durability::Strict).unwrap());
+        fill(dir, text);
+        fs::write(dir.join(NOTES), text).unwrap();
+    }
+
+    fn fill(dir: &Path, text: &str) {
+        for name in PARTS {
+            fs::create_dir_all(dir.join(name)).unwrap();
+            fs::write(dir.join(name).join("file"), text).unwrap();
+        }
+    }
+
+    /// What the files in the folders of a store say.
+    fn says(dir: &Path) -> Vec<String> {
+        let text = |name: &&str| fs::read_to_string(dir.join(name).join("file")).unwrap_or_default();
+        PARTS.iter().map(text).collect()
+    }
+
+    /// A directory with a store in which another one is ready to take its place; the new one says nothing of commands.
+    fn ready() -> (tempfile::TempDir, Place) {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path(), "old");
+        let place = Place::take(dir.path()).unwrap();
+        assert_eq!((place.has_store().unwrap(), place.past().unwrap()), (true, (1, 0)));
+        let part = place.part().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        drop(RedbJournal::open(other.path(), Durability::Strict).unwrap());
+        fs::copy(other.path().join(FILE), part.join(FILE)).unwrap();
+        renew(&part.join(FILE), (40, 7)).unwrap();
+        fill(&part, "new");
+        fs::remove_dir_all(part.join("spool")).unwrap();
+        (dir, place)
+    }
+
+    #[test]
+    fn until_it_is_decided_the_old_store_is_the_store() {
+        let (dir, place) = ready();
+        assert!(matches!(RedbJournal::open(dir.path(), Durability::Strict), Err(OpenError::Busy { .. })));
+        drop(place);
+        let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+        assert_eq!((lineage_of(&journal), says(dir.path())), (0, vec!["old".to_owned(); 4]));
+    }
+
+    #[test]
+    fn killed_between_any_two_moves_the_next_opening_finishes_it() {
+        let mut steps = 0;
+        loop {
+            let (dir, place) = ready();
+            place.decide("replaced-x").unwrap();
+            let over = (0..steps).any(|_| !one_step(dir.path()).unwrap());
+            drop(place);
+            let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+            assert_eq!(lineage_of(&journal), 7, "after {steps} steps");
+            drop(journal);
+            assert_eq!(says(dir.path()), ["new", "new", "new", ""]);
+            let replaced = dir.path().join("replaced-x");
+            assert_eq!(says(&replaced), vec!["old"; 4]);
+            assert!(!dir.path().join(NOTES).exists() && replaced.join(NOTES).exists());
+            assert!(!dir.path().join(READY).exists());
+            let journal = RedbJournal::open(&replaced, Durability::Strict).unwrap();
+            assert_eq!(lineage_of(&journal), 0);
+            if over {
+                break;
+            }
+            steps += 1;
+        }
+        assert_eq!(steps, 13);
+    }
+
+    #[test]
+    fn a_store_that_was_replaced_while_it_was_opened_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let old = lock(&path).unwrap();
+        fs::rename(&path, dir.path().join("aside")).unwrap();
+        assert!(!is_at(&old, &path).unwrap());
+        assert!(is_at(&take(dir.path()).unwrap(), &path).unwrap());
+    }
+
+    #[test]
+    fn a_store_that_cannot_tell_its_epoch_is_older_than_any() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::take(dir.path()).unwrap();
+        assert_eq!((place.has_store().unwrap(), place.past().unwrap()), (false, (0, 0)));
+        fs::write(dir.path().join(FILE), "no store").unwrap();
+        assert_eq!(place.past().unwrap(), (UNTOLD, UNTOLD));
+    }
+}
