@@ -3,6 +3,7 @@
 pub mod account;
 pub mod artifacts;
 mod builder;
+pub mod care;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -6,6 +6,7 @@ mod chaos;
 mod completions;
 mod config;
 mod exit;
+mod gc;
 mod hold;
 mod inquiry;
 mod journal;
@@ -22,6 +23,7 @@ mod runs;
 mod sessions;
 mod steer;
 mod stop;
+mod store;
 mod table;
 mod telemetry;
 mod terminal;
@@ -72,6 +74,8 @@ enum Command {
     Providers(providers::ProvidersArgs),
     Models(models::ModelsArgs),
     Chaos(chaos::ChaosArgs),
+    Store(store::StoreArgs),
+    Gc(gc::GcArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -141,6 +145,8 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Providers(args) => return providers::execute(args, variables).await,
         Command::Models(args) => models::execute(&args, variables)?,
         Command::Chaos(args) => return chaos::execute(args, variables).await,
+        Command::Store(args) => store::execute(args, variables).await?,
+        Command::Gc(args) => gc::execute(&args, variables).await?,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

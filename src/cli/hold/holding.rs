@@ -4,6 +4,7 @@ use hermod_actors::port::{Clock, Journal};
 
 use super::{signals::Signals, trial};
 use crate::{
+    care::Upkeep,
     cli::{
         exit::{Exit, Failure},
         inquiry,
@@ -31,7 +32,10 @@ impl Holding {
     /// Opens the store and listens to others. From here on, an end without [`Holding::release`] is a death.
     pub(crate) async fn take(state: PathBuf, durability: Durability) -> Result<Self, Failure> {
         let journal = inquiry::open(&state, durability).await?;
+        let upkeep = Arc::new(Upkeep::new(&state, &journal));
+        let journal: Arc<dyn Journal> = journal;
         let (desk, orders) = Desk::new(Reader::new(Arc::clone(&journal)));
+        let desk = desk.cared_for_by(upkeep);
         let server = Server::start(&state, desk).map_err(|error| say(format!("control   {error}"))).ok();
         let mut deaths = Keeper::read(&state);
         let step = match deaths.tried() {

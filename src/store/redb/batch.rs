@@ -41,6 +41,11 @@ impl Memory {
     pub(super) fn new(epoch: u64, places: u64) -> Self {
         Self { epoch, open: HashMap::new(), last_item: epoch << 32, places }
     }
+
+    /// Whether somebody may append to this session.
+    pub(super) fn is_open(&self, session: SessionId) -> bool {
+        self.open.contains_key(&session)
+    }
 }
 
 /// The writes of one transaction.

@@ -5,11 +5,12 @@
 //! - Reads run on a snapshot in the calling task as long as they are short (64 KiB of rows and nothing spilled, which is
 //!   below 0.2 ms); what is longer begins again on the blocking pool.
 //! - Fences: the epoch is a row that every opening raises, the incarnations within it are in the committer's memory.
-//! - Blobs are never deleted: a crash between a blob and its row, or a row that is taken from an inbox, leaves one behind.
+//! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind: [`Care`] removes it.
 
 mod accounts;
 mod batch;
 mod blobs;
+mod care;
 mod committer;
 mod fault;
 mod journal;
@@ -19,5 +20,6 @@ mod open;
 mod read;
 mod tables;
 
+pub use care::{Care, CareError, Caring, Gone, Lookup, Mode, StoreFootprint, Tally, why};
 pub use journal::{Durability, RedbJournal};
 pub use open::OpenError;

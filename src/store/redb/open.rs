@@ -15,7 +15,7 @@ use super::{
     tables::{META, Tables},
 };
 
-const FILE: &str = "hermod.redb";
+pub(super) const FILE: &str = "hermod.redb";
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.

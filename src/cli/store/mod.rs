@@ -1,0 +1,29 @@
+//! `hermod store`: the store as a whole.
+
+mod footprint;
+
+use clap::{Args, Subcommand};
+
+use super::exit::Failure;
+use crate::environment::Variables;
+
+pub(crate) use footprint::bytes;
+
+/// The store as a whole
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Footprint(footprint::FootprintArgs),
+}
+
+/// Does what is asked for.
+pub(crate) async fn execute(args: StoreArgs, variables: &Variables) -> Result<(), Failure> {
+    match args.verb {
+        Verb::Footprint(args) => footprint::execute(&args, variables).await,
+    }
+}
