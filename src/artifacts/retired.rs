@@ -193,7 +193,7 @@ mod tests {
         }
         artifacts.retire(SESSION, &[name(1)], Timestamp(5_000)).unwrap();
         artifacts.retire(SESSION, &[name(11)], Timestamp(7_000)).unwrap();
-        let why = |attempt| shelf(1).read(name(attempt).handle().leak(), 0, 9);
+        let why = |attempt| artifacts.read(name(attempt), 0, 9);
         for (attempt, at) in [(1, 5_000), (11, 7_000)] {
             let removed = ArtifactError::Removed { handle: name(attempt).handle(), at: Timestamp(at) };
             assert_eq!(why(attempt).await, Err(removed));

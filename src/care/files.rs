@@ -28,12 +28,9 @@ pub(super) fn artifacts(
         let mut lookup = caring.lookup()?;
         let (mut over, mut stray) = (Vec::new(), Vec::new());
         for artifact in kept {
-            let fate = match fate(&artifact, &mut lookup, (gone, times)) {
-                Fate::Over if is_picture(&artifacts, artifact.name) => Fate::Stays(why::REFERRED),
-                fate => fate,
-            };
-            match fate {
+            match fate(&artifact, &mut lookup, (gone, times)) {
                 Fate::Stays(why) => tally.keep(why, 1),
+                Fate::Over if is_picture(&artifacts, artifact.name) => tally.keep(why::REFERRED, 1),
                 Fate::Over => over.push(artifact),
                 Fate::Stray => stray.push(artifact),
             }

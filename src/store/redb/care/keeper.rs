@@ -152,15 +152,14 @@ impl Caring {
             let (sent, mode) = (doomed.clone(), self.mode);
             let verdicts = self.chore(|reply| Chore::Remove(sent, mode, reply))?;
             for (one, verdict) in doomed.drain(..verdicts.len()).zip(verdicts) {
-                match verdict {
-                    Err(why) => tally.keep(why, 1),
-                    Ok(()) => {
-                        tally.remove(one.bytes);
-                        one.keys.iter().for_each(|key| keys.remove(key.len() as u64));
-                        gone.sessions.insert(SessionId::from_bits(one.session));
-                        gone.runs.extend(one.runs.into_iter().map(RunId::from_bits));
-                    }
+                if let Err(why) = verdict {
+                    tally.keep(why, 1);
+                    continue;
                 }
+                tally.remove(one.bytes);
+                one.keys.iter().for_each(|key| keys.remove(key.len() as u64));
+                gone.sessions.insert(SessionId::from_bits(one.session));
+                gone.runs.extend(one.runs.into_iter().map(RunId::from_bits));
             }
         }
         Ok(())

@@ -1,9 +1,12 @@
 //! What a snapshot refers to.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt,
+};
 
 use hermod_actors::{
-    model::{Body, Hash, RunId, RunRow, SessionId},
+    model::{Body, RunId, RunRow, SessionId},
     port::{Read, Rows},
 };
 use redb::{ReadTransaction, ReadableTable};
@@ -87,16 +90,19 @@ impl Lookup {
         }
         for run in runs.into_iter().filter(|run| !gone.runs.contains(run)) {
             let Ok(Some(row)) = self.run(run) else { return Ok(None) };
-            let Some(script) = self.script(&row) else { return Ok(None) };
-            scripts.extend(script.map(|hash| hash.to_string()));
+            let read = Read::Records { session: row.session, from: row.first, max: 1 };
+            let Ok(Rows::Records(records)) = self.reader.read(&read) else { return Ok(None) };
+            let Some(Body::RunAccepted(accepted)) = records.first().map(|stored| &stored.record.body) else {
+                return Ok(None);
+            };
+            scripts.extend(accepted.spec.script.map(|hash| hash.to_string()));
         }
         Ok(Some(scripts))
     }
+}
 
-    fn script(&mut self, row: &RunRow) -> Option<Option<Hash>> {
-        let read = Read::Records { session: row.session, from: row.first, max: 1 };
-        let Ok(Rows::Records(records)) = self.reader.read(&read) else { return None };
-        let Body::RunAccepted(accepted) = &records.first()?.record.body else { return None };
-        Some(accepted.spec.script)
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookup").finish_non_exhaustive()
     }
 }

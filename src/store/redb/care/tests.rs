@@ -46,7 +46,11 @@ fn content(n: u8) -> String {
 fn record(n: u128, at: i64, text: String) -> Arc<Record> {
     let call = CallId { run: run(n), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, text);
-    Arc::new(Record { at: Timestamp(at), active_ms: 0, body: Body::CallEnded(CallEnded { call, attempt: 1, end }) })
+    Arc::new(Record {
+        at: Timestamp(at),
+        active_ms: 0,
+        body: Body::CallEnded(CallEnded { call, attempt: 1, end }),
+    })
 }
 
 fn row(n: u128, state: RunState) -> Index {
@@ -70,7 +74,7 @@ fn row(n: u128, state: RunState) -> Index {
 impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Strict).unwrap());
+        let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
         Self { dir, journal, open: BTreeMap::new() }
     }
 
@@ -78,7 +82,7 @@ impl Bench {
     fn again(self) -> Self {
         let Self { dir, journal, .. } = self;
         drop(Arc::into_inner(journal).unwrap());
-        let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Strict).unwrap());
+        let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
         Self { dir, journal, open: BTreeMap::new() }
     }
 
@@ -276,7 +280,7 @@ fn text_of(record: &Record) -> Option<String> {
 
 #[test]
 fn a_blob_that_is_stored_again_while_it_is_swept_stays() {
-    (0..150).for_each(swept_between_appends);
+    (0..60).for_each(swept_between_appends);
 }
 
 #[test]
@@ -362,7 +366,7 @@ fn a_store_with_a_damaged_row_keeps_its_blobs() {
     let Bench { dir, journal, .. } = bench;
     drop(Arc::into_inner(journal).unwrap());
     damage(dir.path());
-    let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Strict).unwrap());
+    let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
     let tally = journal.care().begin(Mode::Remove).unwrap().blobs(&Gone::default()).unwrap();
     assert_eq!((tally.removed, tally.kept), (0, BTreeMap::from([(why::UNKNOWN, 1)])));
 }
@@ -390,6 +394,9 @@ fn a_footprint_counts_what_there_is() {
     bench.ended(1, 100, &[1, 2, 1, 3]);
     let footprint = bench.journal.care().footprint().unwrap();
     assert_eq!((footprint.sessions, footprint.runs, footprint.unfinished, footprint.blobs), (1, 1, 0, 2));
-    assert!(footprint.blob_bytes > 40_000 && footprint.records > 500 && footprint.index > 300, "{footprint:?}");
+    assert!(
+        footprint.blob_bytes > 40_000 && footprint.records > 500 && footprint.index > 300,
+        "{footprint:?}"
+    );
     assert!(footprint.free > 0 && footprint.free < footprint.file, "{footprint:?}");
 }
