@@ -248,7 +248,7 @@ fn files_below(folder: &Path) -> u64 {
 #[test]
 fn a_wrong_time_is_told() {
     let world = World::new();
-    for wrong in ["soon", "0s", "-1day", "1", ""] {
+    for wrong in ["soon", "0s", "-1day", "1"] {
         let output = keeping(&world, &["gc"], &[("SESSIONS", wrong)]).output().expect("hermod starts");
         assert_eq!(output.status.code(), Some(78), "{wrong}");
         let told = stderr(&output);
@@ -283,7 +283,7 @@ fn a_kill_in_the_middle_leaves_nothing_half() {
         let runs = runs.as_array().expect("a list");
         assert_eq!(runs.len(), sessions.as_array().expect("a list").len());
         for run in runs {
-            world.ok(&["runs", "show", run["run"].as_str().expect("an id")]);
+            world.ok(&["runs", "show", run["id"].as_str().expect("an id")]);
         }
     }
     gc(&world, &[], &times);
