@@ -14,11 +14,13 @@ use hermod_actors::{
     model::{BreakerPolicy, Hash, ModelRef, RunId, RunSpec},
     port::{Journal, Provider, Read, Rows, Tool},
 };
+use rustix::fs::FlockOperation;
 use tokio::time::timeout;
 
 use crate::{
     account::Account,
     artifacts::FileArtifacts,
+    care::scripts,
     clock::{self, SystemClock},
     config::{Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
@@ -37,9 +39,9 @@ const CLEARING: Duration = Duration::from_millis(2_600);
 /// What telling commands to end takes, with room; they are ended by their runners.
 const TELLING: Duration = Duration::from_millis(200);
 /// The folder of rehearsal scripts in the state directory.
-const SCRIPTS: &str = "scripts";
+pub(crate) const SCRIPTS: &str = "scripts";
 /// This process's own program, even if its file was replaced.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Why a runtime cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -151,14 +153,18 @@ fn stage(script: Hash) -> Arc<str> {
 pub fn keep_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash, ModelRef), StartError> {
     let hash = Hash::of(json);
     let path = script_path(state, hash);
-    if !path.exists() {
+    let write = || {
         let part = path.with_extension("part");
-        let written = fs::create_dir_all(state.join(SCRIPTS))
-            .and_then(|()| fs::write(&part, json))
-            .and_then(|()| fs::File::open(&part)?.sync_all())
-            .and_then(|()| fs::rename(&part, &path));
-        written.map_err(|source| StartError::State { path, source })?;
-    }
+        fs::write(&part, json)?;
+        fs::File::open(&part)?.sync_all()?;
+        fs::rename(&part, &path)
+    };
+    let keep = || {
+        fs::create_dir_all(state.join(SCRIPTS))?;
+        let _no_sweep = scripts::hold(&state.join(SCRIPTS), FlockOperation::LockShared)?;
+        if path.exists() { scripts::touch(&path) } else { write() }
+    };
+    keep().map_err(|source| StartError::State { path: path.clone(), source })?;
     let model = script.model();
     let model = model.strip_prefix("rehearsal/").unwrap_or(&model).into();
     Ok((hash, ModelRef { provider: stage(hash), model }))

@@ -4,6 +4,7 @@ pub mod account;
 pub mod artifacts;
 pub mod backup;
 mod builder;
+pub mod care;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -3,7 +3,7 @@ use std::{fmt, fmt::Debug, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::model::{Artifact, Attempt, CallId, SessionId};
+use crate::model::{Artifact, Attempt, CallId, SessionId, Timestamp};
 
 /// Whole outputs that are too long for a model to read at once, kept byte for byte.
 pub trait Artifacts: Debug + Send + Sync + 'static {
@@ -76,6 +76,14 @@ pub enum ArtifactError {
     /// There is none of this name.
     #[error("this session has no artifact `{0}`")]
     NotFound(String),
+    /// There was one, and it was not to be kept for longer.
+    #[error("the artifact `{handle}` was removed at {at}: its time was over")]
+    Removed {
+        /// Its name within its session.
+        handle: String,
+        /// When.
+        at: Timestamp,
+    },
     /// The store does not take it or does not give it.
     #[error("{0}")]
     Unavailable(String),

@@ -79,7 +79,7 @@ async fn pictures(kept: &dyn Artifacts, request: &ModelRequest) -> Result<BTreeM
         }
         let unread = |error: ArtifactError| {
             let class = match error {
-                ArtifactError::NotFound(_) => FailureClass::InvalidRequest,
+                ArtifactError::NotFound(_) | ArtifactError::Removed { .. } => FailureClass::InvalidRequest,
                 ArtifactError::Unavailable(_) => FailureClass::Lost,
             };
             let message = format!("the picture {handle} of this conversation cannot be read: {error}");

@@ -199,6 +199,7 @@ impl From<BackupError> for Fault {
         let kind = match &error {
             BackupError::Exists(_) | BackupError::Unfit { .. } | BackupError::HasStore(_) => FaultKind::Usage,
             BackupError::BeingMade(_)
+            | BackupError::Busy(_)
             | BackupError::Stopped
             | BackupError::UnderWay { .. }
             | BackupError::Store(crate::store::redb::OpenError::Busy { .. }) => FaultKind::Busy,

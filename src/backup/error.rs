@@ -25,6 +25,9 @@ pub enum BackupError {
     /// Somebody else makes a backup of this name.
     #[error("{}: another process makes this backup right now; wait for it, or give another folder", .0.display())]
     BeingMade(PathBuf),
+    /// Something else is done with the store that must not be done at once.
+    #[error("{0}")]
+    Busy(String),
     /// The process that does it was told to end, or nobody waits for it any more.
     #[error("the backup was stopped before it was whole; what there was of it is removed")]
     Stopped,
@@ -94,6 +97,7 @@ impl BackupError {
 impl From<CopyError> for BackupError {
     fn from(error: CopyError) -> Self {
         match error {
+            CopyError::Busy => Self::Busy(error.to_string()),
             CopyError::Stopped => Self::Stopped,
             CopyError::Unfit(error) => Self::Store(error),
             CopyError::Failed(text) => Self::Copy(text),

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use hermod_actors::port::Journal;
 use serde_json::Value;
 use tokio::{sync::mpsc, time::sleep};
 
 use super::exit::{Exit, Failure};
 use crate::{
+    care::Upkeep,
     control::{Answer, Client, Desk, Fault, Lost, PAGE, Reader, Request, shown},
     daemon::{self, StartError},
     environment::Variables,
@@ -60,7 +60,9 @@ impl Inquiry {
                     Err(Lost::Gone) => sleep(PAUSE).await,
                     Err(Lost::Fault(fault)) => return Err(fault.into()),
                 },
-                Reached::Store(journal) => return alone(journal, request.clone(), |_| Ok(())).await,
+                Reached::Store(journal) => {
+                    return alone((&self.state, journal), request.clone(), |_| Ok(())).await;
+                }
             }
         }
         Err(self.elusive())
@@ -162,7 +164,7 @@ pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<Red
 }
 
 /// Some records, from the store that is open here; it is closed before anybody is told them, for that may take long.
-async fn page(journal: Arc<dyn Journal>, session: &str, from: u64) -> Result<Vec<Value>, Failure> {
+async fn page(journal: Arc<RedbJournal>, session: &str, from: u64) -> Result<Vec<Value>, Failure> {
     let reader = Reader::new(journal);
     let session = reader.session(session).await?.id;
     let page = reader.page(session, from, PAGE).await?;
@@ -171,11 +173,12 @@ async fn page(journal: Arc<dyn Journal>, session: &str, from: u64) -> Result<Vec
 
 /// Answers from the store that is open here.
 async fn alone(
-    journal: Arc<dyn Journal>,
+    (state, journal): (&Path, Arc<RedbJournal>),
     request: Request,
     mut each: impl FnMut(Answer) -> Result<(), Fault>,
 ) -> Result<Answer, Failure> {
-    let desk = Desk::alone(Reader::new(journal));
+    let upkeep = Arc::new(Upkeep::new(state, &journal));
+    let desk = Desk::alone(Reader::new(journal)).cared_for_by(upkeep);
     let (sender, mut answers) = mpsc::channel(BUFFER);
     let asked = async move { desk.answer(request, &sender).await };
     let told = async move {

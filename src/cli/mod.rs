@@ -7,6 +7,7 @@ mod chaos;
 mod completions;
 mod config;
 mod exit;
+mod gc;
 mod hold;
 mod inquiry;
 mod journal;
@@ -76,6 +77,7 @@ enum Command {
     Providers(providers::ProvidersArgs),
     Models(models::ModelsArgs),
     Chaos(chaos::ChaosArgs),
+    Gc(gc::GcArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -139,7 +141,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Store(args) => return store::execute(args, variables),
+        Command::Store(args) => return store::execute(args, variables).await,
         Command::Backup(args) => return backup::execute(args, variables).await,
         Command::Rehearse(args) => rehearse::execute(args).await?,
         Command::Wire(args) => wire::execute(&args)?,
@@ -147,6 +149,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Providers(args) => return providers::execute(args, variables).await,
         Command::Models(args) => models::execute(&args, variables)?,
         Command::Chaos(args) => return chaos::execute(args, variables).await,
+        Command::Gc(args) => gc::execute(&args, variables).await?,
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

@@ -22,12 +22,12 @@ pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
     Agent, AgentDefaults, Agents, Attempts, Breaker, Config, OauthSection, Ollama, ProviderDefaults,
-    ProviderSection, Retry, Sessions, Shell, Store, Tools,
+    ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{
     Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, InDoubt,
-    Level, LevelSet, Limit, Model, Pool, Stored, Style, Text, Wait, WireName,
+    Keep, Level, LevelSet, Limit, Model, Pool, Stored, Style, Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
 pub use wires::resolve;

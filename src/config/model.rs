@@ -10,8 +10,8 @@ use super::{
     layer::{Layer, Origin},
     models::ModelSection,
     values::{
-        Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Level,
-        Limit, Model, Pool, Stored, Text, Wait, WireName,
+        Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Keep,
+        Level, Limit, Model, Pool, Stored, Text, Wait, WireName,
     },
 };
 use crate::provider::{Cache, Deadlines};
@@ -50,6 +50,8 @@ pub struct Config {
     pub sessions: Sessions,
     /// The store.
     pub store: Store,
+    /// What `hermod gc` keeps.
+    pub retention: Retention,
     /// The local Ollama.
     pub ollama: Ollama,
     /// Every setting with its origin.
@@ -320,6 +322,16 @@ pub struct Sessions {
 pub struct Store {
     /// What an acknowledged write survives.
     pub durability: Durability,
+}
+
+/// `retention`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// How long sessions are kept, from their last record on.
+    pub sessions: Keep,
+    /// How long artifacts are kept, from the end of their run on.
+    pub artifacts: Keep,
 }
 
 /// `ollama`.

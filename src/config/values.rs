@@ -23,6 +23,10 @@ pub struct Wait(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(pub Option<Duration>);
 
+/// For how long something is kept; `None` for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep(pub Option<Duration>);
+
 /// A model's name; `None` if nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model(pub Option<Arc<str>>);
@@ -107,6 +111,9 @@ const A_FLAG: &str = "must be true or false, without quotes";
 const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
 /// What is longer cannot be meant, and a clock may not be able to say when it is over.
 const LONGEST_WAIT: Duration = Duration::from_hours(365 * 24);
+const FOREVER: &str = "forever";
+const A_TIME: &str =
+    "must be a duration longer than 0 in quotes, like \"12h\", \"30days\" or \"1year\", or \"forever\"";
 const A_SHORTER_WAIT: &str = "must not be longer than 365days";
 
 const A_PRICE: &str =
@@ -125,6 +132,13 @@ macro_rules! deserialize_by {
     )*};
 }
 
+impl Keep {
+    /// In milliseconds.
+    pub fn millis(self) -> Option<u64> {
+        self.0.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Wait {
     /// In milliseconds.
     pub fn millis(self) -> u64 {
@@ -138,6 +152,14 @@ deserialize_by! {
     Limit: |value| match value.as_str() {
         Some(NONE) => Ok(Self(None)),
         Some(_) | None => wait(value).map(|wait| Self(Some(wait))).map_err(|error| format!("{error}, or \"none\"")),
+    };
+    Keep: |value| match value.as_str() {
+        Some(FOREVER) => Ok(Self(None)),
+        Some(time) => match humantime::parse_duration(time) {
+            Ok(time) if time.as_millis() > 0 => Ok(Self(Some(time))),
+            Ok(_) | Err(_) => Err(A_TIME.to_owned()),
+        },
+        None => Err(A_TIME.to_owned()),
     };
     Model: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
     Chain: chain;

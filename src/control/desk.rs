@@ -1,15 +1,22 @@
 //! Who answers: questions from the store, orders through whoever runs the runs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use hermod_actors::{
     Runtime, Vitals,
     model::{CallId, RunRow, RunState, Seq, SessionRow, Verdict, Wait},
     port::{Clock, Read},
 };
-use tokio::sync::{
-    mpsc::{self, error::TrySendError},
-    oneshot,
+use tokio::{
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+    time::sleep,
 };
 
 use super::{
@@ -18,11 +25,14 @@ use super::{
     protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown},
     reader::{PAGE, Reader},
     tree,
+    upkeep::{Caretaker, Sweep},
 };
 use crate::clock::SystemClock;
 
 /// Orders that may wait.
 const WAITING: usize = 32;
+/// How often a client is told that what it asked for goes on.
+const PULSE: Duration = Duration::from_secs(5);
 /// The youngest runs that a tree is looked for in, besides the unfinished ones.
 const KIN: usize = 1_000;
 
@@ -33,6 +43,7 @@ pub struct Desk {
     orders: Option<mpsc::Sender<Ordered>>,
     runner: Runner,
     copier: Option<Arc<dyn Copier>>,
+    caretaker: Option<Arc<dyn Caretaker>>,
 }
 
 /// Signs of life of the runtime of this process, from when there is one.
@@ -101,19 +112,31 @@ impl Desk {
     pub fn new(reader: Reader) -> (Self, Orders) {
         let (sender, waiting) = mpsc::channel(WAITING);
         let runner = Runner::default();
-        let desk = Self { reader, orders: Some(sender), runner: Arc::clone(&runner), copier: None };
+        let desk = Self {
+            reader,
+            orders: Some(sender),
+            runner: Arc::clone(&runner),
+            copier: None,
+            caretaker: None,
+        };
         (desk, Orders { waiting, runner })
     }
 
     /// A desk for a process that only has the store open: it takes no orders.
     pub fn alone(reader: Reader) -> Self {
-        Self { reader, orders: None, runner: Runner::default(), copier: None }
+        Self { reader, orders: None, runner: Runner::default(), copier: None, caretaker: None }
     }
 
     /// A desk that has backups made.
     #[must_use]
     pub fn with_copier(self, copier: Arc<dyn Copier>) -> Self {
         Self { copier: Some(copier), ..self }
+    }
+
+    /// This desk, with somebody who cares for the state directory.
+    #[must_use]
+    pub fn cared_for_by(self, caretaker: Arc<dyn Caretaker>) -> Self {
+        Self { caretaker: Some(caretaker), ..self }
     }
 
     /// Answers a request; without an answer, the one who could give it has gone.
@@ -140,6 +163,8 @@ impl Desk {
             Request::BackupCreate { dir } => back_up(self.copier.as_deref(), dir, to).await,
             Request::ProvidersStatus {} => self.order(Order::Providers).await,
             Request::ProvidersReset { name } => self.order(Order::ResetProvider(name)).await,
+            Request::Gc(sweep) => self.gc(sweep, to).await,
+            Request::StoreFootprint {} => self.footprint(to).await,
         };
         if let Some(answer) = answer.unwrap_or_else(|fault| Some(Answer::Refused(fault))) {
             send(to, answer).await;
@@ -266,6 +291,19 @@ impl Desk {
         self.order(Order::Decide { call, verdict }).await
     }
 
+    async fn gc(&self, sweep: Sweep, to: &mpsc::Sender<Answer>) -> Result<Option<Answer>, Fault> {
+        Ok(patiently(self.caretaker()?.sweep(sweep), to).await?.map(Answer::Swept))
+    }
+
+    async fn footprint(&self, to: &mpsc::Sender<Answer>) -> Result<Option<Answer>, Fault> {
+        Ok(patiently(self.caretaker()?.footprint(), to).await?.map(Answer::Footprint))
+    }
+
+    fn caretaker(&self) -> Result<&dyn Caretaker, Fault> {
+        let nobody = || Fault::new(FaultKind::Internal, "nobody cares for the state directory here");
+        self.caretaker.as_deref().ok_or_else(nobody)
+    }
+
     async fn order(&self, order: Order) -> Result<Option<Answer>, Fault> {
         let Some(orders) = &self.orders else { return Err(nobody(&order)) };
         let (reply, answer) = oneshot::channel();
@@ -301,6 +339,21 @@ fn nobody(order: &Order) -> Fault {
         }
         Order::Stop(_) | Order::Decide { .. } => {
             Fault::new(FaultKind::Internal, "nothing runs in this process")
+        }
+    }
+}
+
+/// Waits for what takes long, and says now and then that it goes on. Nothing if nobody listens any more; it goes on then.
+async fn patiently<T>(
+    work: impl Future<Output = Result<T, Fault>>,
+    to: &mpsc::Sender<Answer>,
+) -> Result<Option<T>, Fault> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done.map(Some),
+            () = sleep(PULSE) => if !send(to, Answer::Underway {}).await { return Ok(None) },
         }
     }
 }

@@ -19,6 +19,7 @@ mod reader;
 mod server;
 mod token;
 mod tree;
+mod upkeep;
 
 pub use client::{Client, Lost};
 pub use copier::Copier;
@@ -27,3 +28,4 @@ pub use fault::{Fault, FaultKind};
 pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, shown};
 pub use reader::{Named, PAGE, Reader};
 pub use server::{ControlError, Server};
+pub use upkeep::{Caretaker, Footprint, Room, StoreRoom, Sweep, Swept, SweptClass};

@@ -12,7 +12,10 @@ use hermod_actors::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::fault::{Fault, FaultKind};
+use super::{
+    fault::{Fault, FaultKind},
+    upkeep::{Footprint, Sweep, Swept},
+};
 use crate::clock::rfc3339;
 
 /// How many rows a list has if the question does not say.
@@ -122,6 +125,12 @@ pub enum Request {
         /// Which one.
         name: String,
     },
+    /// Removes what is not needed any more.
+    #[serde(rename = "gc")]
+    Gc(Sweep),
+    /// What takes up how much room.
+    #[serde(rename = "store.footprint")]
+    StoreFootprint {},
 }
 
 const fn rows() -> usize {
@@ -194,6 +203,12 @@ pub enum Answer {
         /// The provider.
         name: String,
     },
+    /// To what takes long, every few seconds: it goes on. More lines follow.
+    Underway {},
+    /// To `gc`.
+    Swept(Swept),
+    /// To `store.footprint`.
+    Footprint(Footprint),
     /// To anything: it was not done, and why.
     Refused(Fault),
 }
@@ -280,7 +295,7 @@ impl Answer {
     /// Whether nothing follows it.
     pub const fn is_last(&self) -> bool {
         match self {
-            Self::Record(_) | Self::BackingUp { .. } => false,
+            Self::Record(_) | Self::BackingUp { .. } | Self::Underway {} => false,
             Self::Pong { .. }
             | Self::Runs(_)
             | Self::Run(_)
@@ -295,6 +310,8 @@ impl Answer {
             | Self::BackedUp(_)
             | Self::Providers(_)
             | Self::Reset { .. }
+            | Self::Swept(_)
+            | Self::Footprint(_)
             | Self::Refused(_) => true,
         }
     }

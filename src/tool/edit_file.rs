@@ -204,7 +204,9 @@ async fn earlier_note(shelf: &Shelf) -> Result<Option<Note>, ArtifactError> {
                 return note.map(Some).map_err(|error| ArtifactError::Unavailable(error.to_string()));
             }
             Err(ArtifactError::NotFound(_)) => {}
-            Err(error @ ArtifactError::Unavailable(_)) => return Err(error),
+            Err(error @ (ArtifactError::Removed { .. } | ArtifactError::Unavailable(_))) => {
+                return Err(error);
+            }
         }
     }
     Ok(None)

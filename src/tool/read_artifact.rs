@@ -54,6 +54,12 @@ impl Typed for ReadArtifact {
                 error: error.to_string(),
                 hint: "give a handle exactly as an earlier result of this conversation says it".into(),
             }),
+            Err(error @ ArtifactError::Removed { .. }) => CallEnd::error(
+                CallStatus::Error,
+                &error.to_string(),
+                None,
+                "make the output again if it is still needed",
+            ),
             Err(ArtifactError::Unavailable(error)) => CallEnd::error(
                 CallStatus::Error,
                 &format!("{handle} cannot be read: {error}"),

@@ -5,6 +5,7 @@ use hermod_actors::port::{Clock, Journal};
 use super::{signals::Signals, trial};
 use crate::{
     backup::Copier,
+    care::Upkeep,
     cli::{
         exit::{Exit, Failure},
         inquiry,
@@ -32,8 +33,10 @@ impl Holding {
     /// Opens the store and listens to others. From here on, an end without [`Holding::release`] is a death.
     pub(crate) async fn take(state: PathBuf, durability: Durability) -> Result<Self, Failure> {
         let journal = inquiry::open(&state, durability).await?;
-        let (desk, orders) = Desk::new(Reader::new(journal.clone()));
-        let desk = desk.with_copier(Copier::new(&journal, &state));
+        let (copier, upkeep) = (Copier::new(&journal, &state), Arc::new(Upkeep::new(&state, &journal)));
+        let journal: Arc<dyn Journal> = journal;
+        let (desk, orders) = Desk::new(Reader::new(Arc::clone(&journal)));
+        let desk = desk.with_copier(copier).cared_for_by(upkeep);
         let server = Server::start(&state, desk).map_err(|error| say(format!("control   {error}"))).ok();
         let mut deaths = Keeper::read(&state);
         let step = match deaths.tried() {

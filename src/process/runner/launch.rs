@@ -149,6 +149,23 @@ impl Runner {
         })
     }
 
+    /// What is kept of attempts, and of folders whose removal was begun (those belong to no attempt).
+    pub fn kept(&self) -> io::Result<Vec<(Option<Name>, PathBuf)>> {
+        let Stale { attempts, removed } = self.stale(|_| false)?;
+        let attempts = attempts.into_iter().map(|(folder, name)| (Some(name), folder.path().to_owned()));
+        Ok(attempts.chain(removed.into_iter().map(|path| (None, path))).collect())
+    }
+
+    /// Whether a runner of this attempt lives.
+    pub fn is_alive(&self, name: Name) -> io::Result<bool> {
+        self.folder(name).is_held()
+    }
+
+    /// Removes what is kept of an attempt whose run has ended and whose runner does not live.
+    pub fn discard(&self, name: Name) -> io::Result<()> {
+        self.folder(name).remove()
+    }
+
     fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Stale> {
         let mut stale = Stale::default();
         let entries = match fs::read_dir(&self.spool) {

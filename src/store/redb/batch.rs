@@ -59,6 +59,11 @@ impl Memory {
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
     }
+
+    /// Whether somebody may append to this session.
+    pub(super) fn is_open(&self, session: SessionId) -> bool {
+        self.open.contains_key(&session)
+    }
 }
 
 /// The writes of one transaction.

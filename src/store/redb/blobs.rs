@@ -1,12 +1,12 @@
 use std::{
     borrow::Cow,
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
 };
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use super::{fault::Fault, files::Files};
 
@@ -16,6 +16,9 @@ const LONGEST: usize = 16 * 1024;
 const MARK: u8 = 0;
 /// The mark, the SHA-256, and the length (u64, little-endian).
 const REFERENCE: usize = 1 + 32 + 8;
+
+/// A blob's name: the SHA-256 of its content.
+pub(super) type Digest = [u8; 32];
 
 /// Why a stored value has no bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,6 +83,31 @@ impl Blobs {
         Ok(Cow::Owned(value))
     }
 
+    /// The blob that `stored` stands for, if it does for any.
+    pub(super) fn referred(stored: &[u8]) -> Option<Digest> {
+        let reference: &[u8; REFERENCE] = stored.try_into().ok()?;
+        Self::is_spilled(stored).then(|| reference[1..33].try_into().ok()).flatten()
+    }
+
+    /// Hands over every blob there is, with its length. What else lies there is none of ours.
+    pub(super) fn each(&self, mut each: impl FnMut(Digest, u64)) -> io::Result<()> {
+        for first in 0..=u8::MAX {
+            let entries = match fs::read_dir(self.folder(first)) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for entry in entries {
+                let entry = entry?;
+                let digest = entry.file_name().to_str().and_then(digest_of);
+                if let Some(digest) = digest.filter(|digest| digest[0] == first) {
+                    each(digest, entry.metadata()?.len());
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn folder(&self, first: u8) -> PathBuf {
         self.root.join(format!("{first:02x}"))
     }
@@ -91,6 +119,19 @@ impl Blobs {
         });
         self.root.join(&name[..2]).join(name)
     }
+}
+
+/// The digest that is written so, in lower case.
+fn digest_of(name: &str) -> Option<Digest> {
+    let mut digest = Digest::default();
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if name.len() != 2 * digest.len() || !name.bytes().all(is_hex) {
+        return None;
+    }
+    for (at, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&name[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(digest)
 }
 
 fn refer(value: &[u8]) -> [u8; REFERENCE] {
@@ -109,11 +150,13 @@ pub(super) struct Spiller {
     dirty: BTreeSet<u8>,
     /// Folders that are themselves on disk, as far as this process knows.
     known: BTreeSet<u8>,
+    /// What was stored or found stored since a sweep began; `None` without one.
+    noted: Option<HashSet<Digest>>,
 }
 
 impl Spiller {
     pub(super) fn new(blobs: Blobs, files: Box<dyn Files>) -> Self {
-        Self { blobs, files, dirty: BTreeSet::new(), known: BTreeSet::new() }
+        Self { blobs, files, dirty: BTreeSet::new(), known: BTreeSet::new(), noted: None }
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -127,9 +170,38 @@ impl Spiller {
             return Ok(value);
         }
         let reference = refer(&value);
+        if let (Some(noted), Some(digest)) = (&mut self.noted, Blobs::referred(&reference)) {
+            noted.insert(digest);
+        }
         self.write(&self.blobs.path(&reference[1..33]), &value)?;
         self.dirty.insert(reference[1]);
         Ok(Cow::Owned(reference.to_vec()))
+    }
+
+    /// Begins to note what is stored.
+    pub(super) fn note(&mut self) {
+        self.noted = Some(HashSet::new());
+    }
+
+    /// Notes no more.
+    pub(super) fn rest(&mut self) {
+        self.noted = None;
+    }
+
+    /// Whether a sweep may take this blob: one is under way, and nothing has stored it since.
+    pub(super) fn may_go(&self, blob: &Digest) -> bool {
+        self.noted.as_ref().is_some_and(|noted| !noted.contains(blob))
+    }
+
+    /// Removes a blob's file, if it is there; says how many bytes it had.
+    pub(super) fn unlink(&self, blob: &Digest) -> io::Result<u64> {
+        let bytes = self.length(blob)?;
+        fs::remove_file(self.blobs.path(blob)).map(|()| bytes)
+    }
+
+    /// The bytes of a blob's file.
+    pub(super) fn length(&self, blob: &Digest) -> io::Result<u64> {
+        fs::metadata(self.blobs.path(blob)).map(|file| file.len())
     }
 
     /// Must return before the commit of what refers to the blobs.

@@ -7,12 +7,13 @@ use std::{
 };
 
 use hermod_actors::port::{JournalError, Write, Written};
-use redb::Database;
+use redb::{Database, WriteTransaction};
 use tokio::sync::oneshot;
 
 use super::{
     batch::{Batch, Memory},
     blobs::Spiller,
+    care::Chore,
     fault::Fault,
     journal::Durability,
     past,
@@ -25,10 +26,12 @@ const COMMITS: u32 = 4096;
 
 type Answer = Result<Vec<Written>, JournalError>;
 
-/// A batch, and who waits for it.
-pub(super) struct Job {
-    pub(super) batch: Vec<Write>,
-    pub(super) answer: oneshot::Sender<Answer>,
+/// What the committer is to do next.
+pub(super) enum Job {
+    /// Write a batch, and tell who waits for it.
+    Write { batch: Vec<Write>, answer: oneshot::Sender<Answer> },
+    /// Care for the store.
+    Care(Chore),
 }
 
 /// The one writer, on a thread of its own.
@@ -53,10 +56,11 @@ impl Committer {
                 jobs.recv_timeout(IDLE)
             };
             match next {
-                Ok(Job { batch, answer }) => {
+                Ok(Job::Write { batch, answer }) => {
                     // Whoever asked may have gone; the batch is written all the same.
                     let _ = answer.send(self.commit(batch));
                 }
+                Ok(Job::Care(chore)) => self.tend(chore),
                 Err(RecvTimeoutError::Timeout) => self.settle(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -75,11 +79,7 @@ impl Committer {
     }
 
     fn write(&mut self, batch: Vec<Write>) -> Result<Vec<Written>, Fault> {
-        let mut txn = self.db.begin_write()?;
-        match self.durability {
-            Durability::Strict => txn.set_quick_repair(true),
-            Durability::Relaxed => txn.set_durability(redb::Durability::None)?,
-        }
+        let txn = self.begin()?;
         let mut writes = Batch::new(&txn, &mut self.memory, &mut self.spiller);
         let written = batch.into_iter().map(|write| writes.write(write)).collect::<Result<Vec<_>, _>>()?;
         if writes.end() {
@@ -92,8 +92,18 @@ impl Committer {
         Ok(written)
     }
 
+    /// A transaction that is as durable as this store.
+    pub(super) fn begin(&self) -> Result<WriteTransaction, Fault> {
+        let mut txn = self.db.begin_write()?;
+        match self.durability {
+            Durability::Strict => txn.set_quick_repair(true),
+            Durability::Relaxed => txn.set_durability(redb::Durability::None)?,
+        }
+        Ok(txn)
+    }
+
     /// Brings to disk what a relaxed store has acknowledged.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if self.pending == 0 || self.failed.is_some() {
             return;
         }
@@ -115,7 +125,7 @@ impl Committer {
         }
     }
 
-    fn fail(&mut self, fault: &Fault) -> String {
+    pub(super) fn fail(&mut self, fault: &Fault) -> String {
         let failed = fault.to_string();
         tracing::error!(error = failed, "the store takes no more writes");
         self.failed = Some(failed.clone());

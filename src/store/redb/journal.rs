@@ -14,12 +14,16 @@ use futures::{
 };
 use hermod_actors::port::{Journal, JournalError, Read, ReadError, Rows, Write, Written};
 use redb::{Database, ReadableDatabase};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
 
 use super::{
     backup::LINEAGE,
     batch::Memory,
     blobs::Blobs,
+    care::{Care, Chore},
     committer::{Committer, Job},
     fault::Fault,
     open::{self, OpenError, Store},
@@ -46,8 +50,8 @@ pub struct RedbJournal {
     blobs: Blobs,
     /// How often it was restored.
     lineage: u64,
-    /// One more for each snapshot from which files are copied: while there is any, no file may go.
-    pub(super) pins: Arc<()>,
+    /// Taken by whoever removes something, or needs that nothing is removed.
+    care: Arc<Semaphore>,
     /// `None` only while it is dropped.
     committer: Option<(Sender<Job>, JoinHandle<()>)>,
 }
@@ -76,11 +80,36 @@ impl RedbJournal {
             .name("committer".to_owned())
             .spawn(move || committer.run(&queue))
             .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
-        Ok(Self { dir, db, blobs, lineage, pins: Arc::default(), committer: Some((jobs, thread)) })
+        let care = Arc::new(Semaphore::new(1));
+        Ok(Self { dir, db, blobs, lineage, care, committer: Some((jobs, thread)) })
     }
 
-    fn reader(&self) -> Result<Reader, Fault> {
+    /// Cares for this store for as long as it is open.
+    pub fn care(self: &Arc<Self>) -> Care {
+        Care::new(Arc::downgrade(self))
+    }
+
+    pub(super) fn reader(&self) -> Result<Reader, Fault> {
         Ok(Reader::new(self.db.begin_read()?, self.blobs.clone()))
+    }
+
+    pub(super) fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// Its file's path.
+    pub(super) fn file(&self) -> PathBuf {
+        self.dir.join(open::FILE)
+    }
+
+    /// Held by whoever removes something, or needs that nothing is removed.
+    pub(super) fn care_gate(&self) -> &Arc<Semaphore> {
+        &self.care
+    }
+
+    /// Whether it will be done: the committer may be gone.
+    pub(super) fn tend(&self, chore: Chore) -> bool {
+        self.committer.as_ref().is_some_and(|(jobs, _)| jobs.send(Job::Care(chore)).is_ok())
     }
 }
 
@@ -89,7 +118,7 @@ impl Journal for RedbJournal {
         let (answer, answered) = oneshot::channel();
         if let Some((jobs, _)) = &self.committer {
             // If the committer is gone, so is the answer.
-            let _ = jobs.send(Job { batch, answer });
+            let _ = jobs.send(Job::Write { batch, answer });
         }
         let gone = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));
         answered.map(move |answer| answer.unwrap_or_else(gone)).boxed()

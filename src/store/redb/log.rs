@@ -110,18 +110,23 @@ impl<'r> Row<'r> {
 
     /// Reads the row at `place`, which must belong to `session`.
     pub(super) fn parse(session: SessionId, place: u64, bytes: &'r [u8]) -> Result<Self, String> {
-        let mut rest = bytes;
-        let (owner, first, before) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
-        let row = Self { first: u64::from_le_bytes(first), before: u64::from_le_bytes(before), rest };
-        let owner = SessionId::from_bits(u128::from_le_bytes(owner));
+        let (owner, row) = Self::owned(place, bytes)?;
         if owner != session {
             return Err(format!("row {place} of the log belongs to session {owner}"));
         }
+        Ok(row)
+    }
+
+    /// Reads the row at `place`, and whose it is.
+    pub(super) fn owned(place: u64, bytes: &'r [u8]) -> Result<(SessionId, Self), String> {
+        let mut rest = bytes;
+        let (owner, first, before) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+        let row = Self { first: u64::from_le_bytes(first), before: u64::from_le_bytes(before), rest };
         // Whoever walks back must come to an end.
         if row.before >= place {
             return Err(format!("row {place} of the log names row {} as the one before it", row.before));
         }
-        Ok(row)
+        Ok((SessionId::from_bits(u128::from_le_bytes(owner)), row))
     }
 
     /// Its records, as they are stored, and their sequences.

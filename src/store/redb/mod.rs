@@ -7,12 +7,13 @@
 //! - Fences: the epoch is a row that every opening raises, the incarnations within it are in the committer's memory.
 //! - An epoch that ended in order is marked. After any other one the unfinished runs are looked at when the store is opened,
 //!   and after another boot of the machine the file as a whole, unless it is large.
-//! - Blobs are never deleted: a crash between a blob and its row, or a row that is taken from an inbox, leaves one behind.
+//! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind: [`Care`] removes it.
 
 mod accounts;
 pub mod backup;
 mod batch;
 mod blobs;
+mod care;
 mod check;
 mod committer;
 mod compact;
@@ -30,6 +31,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use care::{Care, CareError, Caring, Gone, Lookup, Mode, StoreFootprint, Tally, why};
 pub use check::{Artifacts, Checked, Counts, check};
 pub use damage::Damage;
 pub use journal::{Durability, RedbJournal};

@@ -44,6 +44,11 @@ impl Reader {
         Self { txn, blobs, left: None }
     }
 
+    /// The snapshot.
+    pub(super) const fn txn(&self) -> &ReadTransaction {
+        &self.txn
+    }
+
     /// Reads, unless that takes long.
     pub(super) fn read_short(&mut self, what: &Read) -> Result<Rows, Halt> {
         self.left = Some(SHORT);

@@ -25,6 +25,8 @@ pub(super) const RUNS_BY_SESSION: Definition<(u128, u128), ()> = Definition::new
 pub(super) const OPEN_RUNS: Definition<u128, ()> = Definition::new("open_runs");
 /// Idempotency keys, and the runs they stand for.
 pub(super) const KEYS: Definition<&str, u128> = Definition::new("keys");
+/// Sessions that were removed, and the place of the last row that is left of each.
+pub(super) const GRAVES: Definition<u128, u64> = Definition::new("graves");
 
 /// The tables of one write transaction, each opened when it is first needed: a table that is not touched costs nothing.
 pub(super) struct Tables<'t> {
@@ -39,6 +41,7 @@ pub(super) struct Tables<'t> {
     pub(super) runs_by_session: Lazy<'t, (u128, u128), ()>,
     pub(super) open_runs: Lazy<'t, u128, ()>,
     pub(super) keys: Lazy<'t, &'static str, u128>,
+    pub(super) graves: Lazy<'t, u128, u64>,
 }
 
 impl<'t> Tables<'t> {
@@ -55,6 +58,7 @@ impl<'t> Tables<'t> {
             runs_by_session: Lazy::new(txn, RUNS_BY_SESSION),
             open_runs: Lazy::new(txn, OPEN_RUNS),
             keys: Lazy::new(txn, KEYS),
+            graves: Lazy::new(txn, GRAVES),
         }
     }
 
@@ -71,6 +75,7 @@ impl<'t> Tables<'t> {
         self.runs_by_session.open()?;
         self.open_runs.open()?;
         self.keys.open()?;
+        self.graves.open()?;
         Ok(places)
     }
 }

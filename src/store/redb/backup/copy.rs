@@ -4,13 +4,14 @@ use redb::{
     Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
     Value, backends::FileBackend,
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::store::redb::{
     fault::Fault,
     journal::RedbJournal,
     open::OpenError,
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
+        ACCOUNTS, GRAVES, INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
         TAILS,
     },
 };
@@ -33,11 +34,15 @@ const TABLES: &[&str] = &[
     "runs_by_session",
     "open_runs",
     "keys",
+    "graves",
 ];
 
 /// Why a copy was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
+    /// Something is being removed, or copied for somebody else.
+    #[error("a gc or another backup of this store is under way; try again when it has ended")]
+    Busy,
     /// It was told to stop.
     #[error("it was stopped")]
     Stopped,
@@ -65,15 +70,15 @@ impl From<Fault> for CopyError {
 #[derive(Debug)]
 pub struct Snapshot {
     txn: ReadTransaction,
-    _pin: Arc<()>,
+    _gate: OwnedSemaphorePermit,
 }
 
 impl RedbJournal {
     /// The store as it is now: every commit that has resolved is in it, each whole or not at all.
     pub fn snapshot(&self) -> Result<Snapshot, CopyError> {
-        let pin = Arc::clone(&self.pins);
+        let gate = Arc::clone(self.care_gate()).try_acquire_owned().map_err(|_| CopyError::Busy)?;
         let txn = self.db.begin_read().map_err(Fault::from)?;
-        Ok(Snapshot { txn, _pin: pin })
+        Ok(Snapshot { txn, _gate: gate })
     }
 }
 
@@ -109,6 +114,7 @@ impl Snapshot {
         copy.table(RUNS_BY_SESSION)?;
         copy.table(OPEN_RUNS)?;
         copy.table(KEYS)?;
+        copy.table(GRAVES)?;
         db.close().map_err(|error| at(error.into()))
     }
 }
@@ -156,7 +162,7 @@ impl Copy<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redb::{Durability, inspect};
+    use crate::store::redb::{Durability, backup::inspect};
 
     fn journal() -> (tempfile::TempDir, RedbJournal) {
         let dir = tempfile::tempdir().unwrap();

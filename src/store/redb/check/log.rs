@@ -14,7 +14,7 @@ use crate::store::redb::{
     damage::Damage,
     fault::Fault,
     log::{Row, Tail, owner},
-    tables::{LOG, MARKS, TAILS},
+    tables::{GRAVES, LOG, MARKS, TAILS},
 };
 
 /// What the records say that index rows must agree with.
@@ -57,6 +57,7 @@ impl<'a> Look<'a> {
 
     /// Looks at every row.
     pub(super) fn rows(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+        let graves = txn.open_table(GRAVES)?;
         for row in txn.open_table(LOG)?.iter()? {
             let (place, row) = row?;
             let (place, row) = (place.value(), row.value());
@@ -68,6 +69,10 @@ impl<'a> Look<'a> {
                     continue;
                 }
             };
+            // What is left of a session that was removed goes too.
+            if graves.get(session.bits())?.is_some() {
+                continue;
+            }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
             match Row::parse(session, place, row) {
                 Ok(row) => self.row((session, &mut state), place, &row),

@@ -1,48 +1,39 @@
-//! `hermod store`: the store itself.
+//! `hermod store check`: what is damaged.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::{
-    exit::{Exit, Failure},
-    output::{print, print_json},
-    table,
-};
 use crate::{
     artifacts::FileArtifacts,
+    cli::{
+        exit::{Exit, Failure},
+        output::{print, print_json},
+        table,
+    },
     daemon::{self, StartError},
     environment::Variables,
     store::redb::{Checked, Damage, check},
 };
 
-/// The store itself
+/// Read all of the store, and say what is damaged; no other hermod may have it open
 #[derive(Debug, Args)]
-pub(crate) struct StoreArgs {
-    #[command(subcommand)]
-    verb: Verb,
+pub(crate) struct CheckArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum Verb {
-    /// Read all of the store, and say what is damaged; no other hermod may have it open
-    Check {
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// Does what the verb says.
-pub(crate) fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, Failure> {
-    let Verb::Check { json } = args.verb;
+/// Looks, and tells what is damaged.
+pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, Failure> {
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state.clone(), source })?;
     let checked =
         check(&state, &|session, name| artifacts.length(session, name)).map_err(StartError::from)?;
-    match json {
-        true => print_json(&object(&checked))?,
-        false => print(&text(&checked))?,
+    if args.json {
+        print_json(&object(&checked))?;
+    } else {
+        print(&text(&checked))?;
     }
     Ok(if checked.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }

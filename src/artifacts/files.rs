@@ -1,5 +1,3 @@
-//! Artifacts as files of the state directory: `artifacts/<session>/<call>-<attempt>`.
-
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
@@ -24,14 +22,14 @@ use tokio::task::spawn_blocking;
 
 const FOLDER: &str = "artifacts";
 /// Where files are until they are whole.
-const UNFINISHED: &str = "unfinished";
+pub(super) const UNFINISHED: &str = "unfinished";
 /// Bytes after which what is written is synced, so that the last sync is short.
 const SYNCED: usize = 16 << 20;
 
-/// See the module. One process at a time: whoever holds the store.
+/// See the room. One process at a time: whoever holds the store.
 #[derive(Debug, Clone)]
 pub struct FileArtifacts {
-    root: Arc<Path>,
+    pub(super) root: Arc<Path>,
 }
 
 impl FileArtifacts {
@@ -46,8 +44,8 @@ impl FileArtifacts {
         Ok(Self { root: root.into() })
     }
 
-    /// Those of a state directory, to look at them: nothing is removed.
-    pub fn to_look_at(state: &Path) -> Self {
+    /// Those of a state directory, for whoever makes none.
+    pub fn at(state: &Path) -> Self {
         Self { root: state.join(FOLDER).into() }
     }
 
@@ -61,7 +59,7 @@ impl FileArtifacts {
         }
     }
 
-    fn path(&self, name: ArtifactName) -> PathBuf {
+    pub(super) fn path(&self, name: ArtifactName) -> PathBuf {
         self.root.join(name.session.to_string()).join(name.handle())
     }
 }
@@ -90,7 +88,7 @@ impl Artifacts for FileArtifacts {
         offset: u64,
         max: usize,
     ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>> {
-        let path = self.path(name);
+        let (artifacts, path) = (self.clone(), self.path(name));
         let read = off_thread(move || {
             let file = File::open(path)?;
             let total = file.metadata()?.len();
@@ -99,12 +97,12 @@ impl Artifacts for FileArtifacts {
             file.read_exact_at(&mut bytes, offset)?;
             Ok(Excerpt { bytes: bytes.into(), total })
         });
-        read.map(move |read| {
-            read.map_err(|error| {
-                let missing = error.kind() == io::ErrorKind::NotFound;
-                if missing { ArtifactError::NotFound(name.handle()) } else { unavailable(error) }
-            })
-        })
+        async move {
+            match read.await {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(artifacts.missing(name).await),
+                read => read.map_err(unavailable),
+            }
+        }
         .boxed()
     }
 }
@@ -186,13 +184,13 @@ fn make_folder(path: &Path) -> io::Result<()> {
     path.ancestors().skip(1).take(2).try_for_each(|above| File::open(above)?.sync_all())
 }
 
-async fn off_thread<T: Send + 'static>(
+pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-fn unavailable(error: io::Error) -> ArtifactError {
+pub(super) fn unavailable(error: io::Error) -> ArtifactError {
     ArtifactError::Unavailable(error.to_string())
 }
 

@@ -1,0 +1,76 @@
+use std::{fs, io, path::Path};
+
+use super::{Undone, Upkeep};
+use crate::control::{Footprint, Room, StoreRoom};
+
+/// The folders that are classes of their own.
+const FOLDERS: [&str; 4] = ["blobs", "artifacts", "spool", "scripts"];
+/// The store's file.
+const STORE: &str = "hermod.redb";
+/// How the folders of stores begin that another one has taken the place of.
+const REPLACED: &str = "replaced-";
+
+/// Looks at all there is. Blocks.
+pub(super) fn measure(upkeep: &Upkeep) -> Result<Footprint, Undone> {
+    let store = upkeep.store.footprint()?;
+    let names = ["store", "blobs", "artifacts", "spool", "scripts", "replaced", "other"];
+    let room = |class: &str| Room { class: class.to_owned(), bytes: 0, files: 0 };
+    let mut classes: Vec<Room> = names.map(room).into();
+    let state = &upkeep.state;
+    for entry in fs::read_dir(state).map_err(Undone::at(state))? {
+        let entry = entry.map_err(Undone::at(state))?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let (bytes, files) = size_of(&path).map_err(Undone::at(path))?;
+        if let Some(room) = classes.iter_mut().find(|room| room.class == class(&name)) {
+            room.bytes += bytes;
+            room.files += files;
+        }
+    }
+    Ok(Footprint {
+        state: state.display().to_string(),
+        classes,
+        store: StoreRoom {
+            records: store.records,
+            index: store.index,
+            free: store.free,
+            sessions: store.sessions,
+            runs: store.runs,
+            unfinished: store.unfinished,
+        },
+    })
+}
+
+fn class(name: &str) -> &str {
+    match name {
+        STORE => "store",
+        name if FOLDERS.contains(&name) => name,
+        name if name.starts_with(REPLACED) => "replaced",
+        _ => "other",
+    }
+}
+
+/// The bytes and the files at a path and below it. What goes meanwhile does not count.
+pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
+    let gone = |error: io::Error| {
+        if error.kind() == io::ErrorKind::NotFound { Ok((0, 0)) } else { Err(error) }
+    };
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) => return gone(error),
+    };
+    if !metadata.is_dir() {
+        return Ok((metadata.len(), 1));
+    }
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => return gone(error),
+    };
+    let mut sum = (0, 0);
+    for entry in entries {
+        let (bytes, files) = size_of(&entry?.path())?;
+        sum = (sum.0 + bytes, sum.1 + files);
+    }
+    Ok(sum)
+}

@@ -1,0 +1,71 @@
+//! `hermod gc`: removes what is not needed any more.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{
+    exit::Failure,
+    inquiry::{Inquiry, other_answer},
+    output::{print, print_json},
+    store::bytes,
+    table,
+};
+use crate::{
+    config::Config,
+    control::{Answer, Request, Sweep, Swept, SweptClass},
+    environment::Variables,
+};
+
+/// Remove what is not needed any more, and what is older than `[retention]` says
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Has it done by whoever holds the store, or does it.
+pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), Failure> {
+    let retention = Config::read(variables)?.retention;
+    let sweep = Sweep {
+        sessions_ms: retention.sessions.millis(),
+        artifacts_ms: retention.artifacts.millis(),
+        dry_run: args.dry_run,
+    };
+    let Answer::Swept(swept) = Inquiry::new(variables)?.ask(&Request::Gc(sweep)).await? else {
+        return Err(other_answer().into());
+    };
+    if args.json { print_json(&object(&swept)) } else { print(&shown(&swept)) }
+}
+
+fn object(swept: &Swept) -> Value {
+    let class = |class: &SweptClass| {
+        let SweptClass { class, seen, removed, bytes, kept } = class;
+        json!({ "class": class, "seen": seen, "removed": removed, "bytes": bytes, "kept": kept })
+    };
+    json!({
+        "dry_run": swept.dry_run,
+        "classes": swept.classes.iter().map(class).collect::<Vec<_>>(),
+        "took_ms": swept.took_ms,
+        "longest_wait_us": swept.longest_wait_us,
+    })
+}
+
+fn shown(swept: &Swept) -> String {
+    let cells = |class: &SweptClass| {
+        let kept = class.kept.iter().map(|(why, count)| format!("{count} {why}"));
+        [
+            class.class.clone(),
+            class.seen.to_string(),
+            class.removed.to_string(),
+            bytes(class.bytes),
+            kept.collect::<Vec<_>>().join(", "),
+        ]
+    };
+    let rows: Vec<_> = swept.classes.iter().map(cells).collect();
+    let removed = if swept.dry_run { "WOULD GO" } else { "REMOVED" };
+    table::render(["CLASS", "SEEN", removed, "BYTES", "KEPT"], &rows)
+}
