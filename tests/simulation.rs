@@ -5,12 +5,16 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{
+    collections::BTreeSet,
     env,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
 
-use hermod_actors::testkit::simulation::{Plan, shrunk, simulate};
+use hermod_actors::{
+    model::Kind,
+    testkit::simulation::{Plan, shrunk, simulate},
+};
 use tokio::time::Instant;
 
 /// How many seeds are tried if nothing else is said.
@@ -29,14 +33,17 @@ fn no_seed_violates_an_invariant() {
     let seeds = env::var("HERMOD_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (next, failed, began) = (AtomicU64::new(0), AtomicBool::new(false), Instant::now());
-    let failures: Vec<Plan> = thread::scope(|scope| {
+    let (failures, reached): (Vec<Vec<Plan>>, Vec<BTreeSet<u16>>) = thread::scope(|scope| {
         let work = || {
-            let mut failures = Vec::new();
+            let (mut failures, mut reached) = (Vec::new(), BTreeSet::new());
             while !failed.load(Ordering::Relaxed) {
                 let first = next.fetch_add(BLOCK, Ordering::Relaxed);
                 for seed in first..(first + BLOCK).min(seeds) {
                     let plan = Plan::of(seed);
-                    if !simulate(&plan).violations.is_empty() {
+                    let report = simulate(&plan);
+                    let kinds = report.journals.iter().flat_map(|(_, records)| records);
+                    reached.extend(kinds.map(|(_, kind)| kind.code()));
+                    if !report.violations.is_empty() {
                         failed.store(true, Ordering::Relaxed);
                         failures.push(plan);
                     }
@@ -45,17 +52,20 @@ fn no_seed_violates_an_invariant() {
                     break;
                 }
             }
-            failures
+            (failures, reached)
         };
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).unzip()
     });
-    if let Some(plan) = failures.first() {
+    if let Some(plan) = failures.iter().flatten().next() {
         let shortest = simulate(&shrunk(plan));
         panic!("seed {} fails; what is left of it when it is shrunk:\n{shortest}", plan.seed());
     }
     let seconds = began.elapsed().as_secs_f64();
-    println!("{seeds} seeds on {threads} threads in {seconds:.1} s");
+    let is_reached = |kind: &&Kind| reached.iter().any(|codes| codes.contains(&kind.code()));
+    let missed: Vec<&str> =
+        Kind::ALL.iter().filter(|kind| !is_reached(kind)).map(|kind| kind.name()).collect();
+    println!("{seeds} seeds on {threads} threads in {seconds:.1} s; records that none has made: {missed:?}");
 }
 
 #[test]

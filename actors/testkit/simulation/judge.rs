@@ -178,7 +178,7 @@ fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
             Body::ModelAnswered(answered) => asked_again = answered.is_asked_again(),
             Body::RunEnded(_) => asked_again = false,
             Body::ModelStarted(started) if started.attempt == 1 && !asked_again => {
-                views.push((at, started.call))
+                views.push((at, started.call));
             }
             _ => {}
         }

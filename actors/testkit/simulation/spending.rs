@@ -52,7 +52,7 @@ fn sums(past: &Past<'_>) -> (BTreeMap<RunId, Sum>, Found) {
         match &record.body {
             Body::CallStarted(started) => drop(sums.calls.insert((started.call, started.attempt))),
             Body::CallLost(lost) => {
-                sums.call_ended((lost.call, lost.attempt), lost.why != WhyAgain::NeverBegun)
+                sums.call_ended((lost.call, lost.attempt), lost.why != WhyAgain::NeverBegun);
             }
             Body::CallEnded(ended) => sums.call_ended((ended.call, ended.attempt), true),
             Body::RunEnded(ended) => sums.run_ended(ended.run),
