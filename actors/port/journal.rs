@@ -3,7 +3,7 @@ use std::{fmt::Debug, sync::Arc};
 use futures::future::BoxFuture;
 
 use crate::model::{
-    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, Record, RunId, RunRow, Seq, SessionId,
+    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, NoRoom, Record, RunId, RunRow, Seq, SessionId,
     SessionRow,
 };
 
@@ -21,6 +21,11 @@ pub trait Journal: Debug + Send + Sync + 'static {
 
     /// Reads rows.
     fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>>;
+
+    /// What the commit under way finds no room for and waits for; `None` if it does not wait so. Never blocks.
+    fn no_room(&self) -> Option<NoRoom> {
+        None
+    }
 }
 
 /// One write of a batch.

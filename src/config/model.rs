@@ -11,7 +11,7 @@ use super::{
     models::ModelSection,
     values::{
         Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Level,
-        Limit, Model, Pool, Stored, Text, Wait, WireName,
+        Limit, Model, Pool, Size, Stored, Text, Wait, WireName,
     },
 };
 use crate::provider::{Cache, Deadlines};
@@ -310,6 +310,8 @@ pub struct Approvals {
 pub struct Store {
     /// What an acknowledged write survives.
     pub durability: Durability,
+    /// With less free space, no new run is accepted.
+    pub reserve: Size,
 }
 
 /// `ollama`.
