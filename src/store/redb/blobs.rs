@@ -6,11 +6,12 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use sha2::{Digest, Sha256};
 
-use super::fault::Fault;
+use super::{fault::Fault, room::Room};
 
 /// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.
 const LONGEST: usize = 16 * 1024;
@@ -98,6 +99,7 @@ fn refer(value: &[u8]) -> [u8; REFERENCE] {
 #[derive(Debug)]
 pub(super) struct Spiller {
     blobs: Blobs,
+    room: Arc<Room>,
     /// Folders whose entries are not all on disk.
     dirty: BTreeSet<u8>,
     /// Folders that are themselves on disk, as far as this process knows.
@@ -105,8 +107,8 @@ pub(super) struct Spiller {
 }
 
 impl Spiller {
-    pub(super) fn new(blobs: Blobs) -> Self {
-        Self { blobs, dirty: BTreeSet::new(), known: BTreeSet::new() }
+    pub(super) fn new(blobs: Blobs, room: Arc<Room>) -> Self {
+        Self { blobs, room, dirty: BTreeSet::new(), known: BTreeSet::new() }
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -142,24 +144,35 @@ impl Spiller {
             return Ok(());
         }
         let new = self.blobs.root.join("new");
-        let written =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).and_then(
-                |mut file| {
-                    file.write_all(value)?;
-                    file.sync_all()
-                },
-            );
-        written.map_err(Fault::at(&new))?;
-        if let Some(folder) = path.parent() {
-            make_folder(folder)?;
-        }
-        fs::rename(&new, path).map_err(Fault::at(path))
+        let written = self.room.find((path, value.len()), || {
+            write_whole(&new, value).inspect_err(|_| {
+                // What it has taken is needed by others while this waits.
+                let (Ok(()) | Err(_)) = fs::remove_file(&new);
+            })?;
+            path.parent().map_or(Ok(()), |folder| private_folder().create(folder))?;
+            fs::rename(&new, path)
+        });
+        written.map_err(Fault::at(path))
     }
+}
+
+/// Makes a file anew, so that nothing of an attempt that failed is left in it, nor of a sync that did.
+fn write_whole(path: &Path, value: &[u8]) -> io::Result<()> {
+    let (Ok(()) | Err(_)) = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(value)?;
+    file.sync_all()
+}
+
+fn private_folder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder
 }
 
 /// Makes a folder that only its owner may enter, unless it is there.
 pub(super) fn make_folder(path: &Path) -> Result<(), Fault> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Fault::at(path))
+    private_folder().create(path).map_err(Fault::at(path))
 }
 
 /// Brings the entries of a folder to disk.
@@ -173,7 +186,7 @@ mod tests {
 
     fn check(value: &[u8], spilled: bool) {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()));
+        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Arc::default());
         let stored = spiller.store(value).unwrap().into_owned();
         assert_eq!(Blobs::is_spilled(&stored), spilled);
         assert_eq!(spiller.store(value).unwrap(), stored, "a value has one name");
@@ -194,7 +207,7 @@ mod tests {
     #[test]
     fn a_lost_value_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()));
+        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Arc::default());
         let stored = spiller.store(vec![7; 20_000]).unwrap().into_owned();
         let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
             Err(Unreadable::Lost(text)) => assert!(text.contains(why), "{text}"),

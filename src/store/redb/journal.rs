@@ -12,7 +12,10 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use hermod_actors::port::{Journal, JournalError, Read, ReadError, Rows, Write, Written};
+use hermod_actors::{
+    model::NoRoom,
+    port::{Journal, JournalError, Read, ReadError, Rows, Write, Written},
+};
 use redb::{Database, ReadableDatabase};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -23,6 +26,7 @@ use super::{
     fault::Fault,
     open::{self, OpenError, Store},
     read::{Halt, Reader},
+    room::Room,
 };
 
 /// When a commit is acknowledged.
@@ -37,11 +41,12 @@ pub enum Durability {
 
 /// The journal in a folder of this machine.
 ///
-/// Dropping it writes what is queued, and waits for that.
+/// Dropping it writes what is queued, and waits for that, but not for room on a full disk.
 pub struct RedbJournal {
     dir: PathBuf,
     db: Arc<Database>,
     blobs: Blobs,
+    room: Arc<Room>,
     /// `None` only while it is dropped.
     committer: Option<(Sender<Job>, JoinHandle<()>)>,
 }
@@ -54,12 +59,13 @@ impl RedbJournal {
     }
 
     pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
-        let Store { dir, db, epoch, places, blobs } = store;
+        let Store { dir, db, epoch, places, blobs, room } = store;
         let db = Arc::new(db);
         let committer = Committer {
             db: Arc::clone(&db),
             memory: Memory::new(epoch, places),
-            spiller: Spiller::new(blobs.clone()),
+            spiller: Spiller::new(blobs.clone(), Arc::clone(&room)),
+            room: Arc::clone(&room),
             durability,
             pending: 0,
             failed: None,
@@ -69,7 +75,7 @@ impl RedbJournal {
             .name("committer".to_owned())
             .spawn(move || committer.run(&queue))
             .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
-        Ok(Self { dir, db, blobs, committer: Some((jobs, thread)) })
+        Ok(Self { dir, db, blobs, room, committer: Some((jobs, thread)) })
     }
 
     fn reader(&self) -> Result<Reader, Fault> {
@@ -93,7 +99,8 @@ impl Journal for RedbJournal {
             Ok(reader) => reader,
             Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
         };
-        match reader.read_short(&what) {
+        let short = if self.room.is_held() { Err(Halt::Long) } else { reader.read_short(&what) };
+        match short {
             Ok(rows) => ready(Ok(rows)).boxed(),
             Err(Halt::Failed(error)) => ready(Err(error)).boxed(),
             Err(Halt::Long) => match Handle::try_current() {
@@ -106,6 +113,10 @@ impl Journal for RedbJournal {
             },
         }
     }
+
+    fn no_room(&self) -> Option<NoRoom> {
+        self.room.missing()
+    }
 }
 
 impl fmt::Debug for RedbJournal {
@@ -117,6 +128,7 @@ impl fmt::Debug for RedbJournal {
 impl Drop for RedbJournal {
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.committer.take() {
+            self.room.give_up();
             drop(jobs);
             if thread.join().is_err() {
                 tracing::error!(dir = %self.dir.display(), "the committer's thread has panicked");

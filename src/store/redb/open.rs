@@ -4,14 +4,17 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
+    sync::Arc,
 };
 
 use redb::{Builder, Database, ReadableTable, TableHandle, backends::FileBackend};
 
 use super::{
     blobs::{Blobs, make_folder, sync_folder},
+    disk::Disk,
     fault::Fault,
     migrate,
+    room::Room,
     tables::{META, Tables},
 };
 
@@ -83,6 +86,7 @@ pub(super) struct Store {
     /// The last place taken in the log.
     pub(super) places: u64,
     pub(super) blobs: Blobs,
+    pub(super) room: Arc<Room>,
 }
 
 pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
@@ -90,7 +94,8 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     let explain = |fault| explain(dir, &path, fault);
     make_folder(dir).map_err(explain)?;
     let file = own(&path, OpenOptions::new().read(true)).map_err(Fault::at(&path)).map_err(explain)?;
-    let db = database(file, &path).map_err(explain)?;
+    let room = Arc::new(Room::default());
+    let db = database(file, &path, &room).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let (epoch, places) = begin(&path, &db, explain)?;
     let blobs = dir.join(BLOBS);
@@ -99,17 +104,18 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
     sync_folder(dir).map_err(explain)?;
     let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
     above.parent().map_or(Ok(()), sync_folder).map_err(explain)?;
-    Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs) })
+    Ok(Store { dir: dir.to_owned(), db, epoch, places, blobs: Blobs::new(blobs), room })
 }
 
-fn database(file: File, path: &Path) -> Result<Database, Fault> {
+fn database(file: File, path: &Path, room: &Arc<Room>) -> Result<Database, Fault> {
     let same = file.try_clone().map_err(Fault::at(path))?;
     // From here on no other process has it.
     let backend = FileBackend::new(file)?;
     if is_unfinished(&same).map_err(Fault::at(path))? {
         same.set_len(0).map_err(Fault::at(path))?;
     }
-    Ok(Builder::new().set_cache_size(CACHE).create_with_backend(backend)?)
+    let disk = Disk::new(backend, (Some(same), path.to_owned()), Arc::clone(room));
+    Ok(Builder::new().set_cache_size(CACHE).create_with_backend(disk)?)
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
