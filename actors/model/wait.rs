@@ -175,7 +175,8 @@ mod tests {
         check(limit, until, expect);
         check(Awaited::Disk { full: None }, None, json!({ "what": "disk", "since": 1 }));
         let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 4096 });
-        let expect = json!({ "what": "disk", "full": { "path": "/s/hermod.redb", "wants": 4096 }, "since": 1 });
+        let expect =
+            json!({ "what": "disk", "full": { "path": "/s/hermod.redb", "wants": 4096 }, "since": 1 });
         check(Awaited::Disk { full }, None, expect);
     }
 }

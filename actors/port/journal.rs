@@ -3,8 +3,8 @@ use std::{fmt::Debug, sync::Arc};
 use futures::future::BoxFuture;
 
 use crate::model::{
-    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, NoRoom, Record, RunId, RunRow, Seq, SessionId,
-    SessionRow,
+    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, NoRoom, Record, RunId, RunRow, Seq,
+    SessionId, SessionRow,
 };
 
 /// The store, as the core sees it.

@@ -39,7 +39,9 @@ impl Room {
 
 fn told(missing: Option<NoRoom>) -> String {
     match missing {
-        Some(NoRoom { path, .. }) => format!("waiting   the disk is full: make room for {path}, and it goes on"),
+        Some(NoRoom { path, .. }) => {
+            format!("waiting   the disk is full: make room for {path}, and it goes on")
+        }
         None => "goes on   there is room on the disk again".to_owned(),
     }
 }

@@ -137,7 +137,7 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
 /// How often each call was carried out.
 type Done = Arc<Mutex<BTreeMap<CallId, u32>>>;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 /// Longer than what stays in the engine's file.
 const LONG: usize = 20_000;
 
@@ -225,7 +225,8 @@ async fn until_full(runtime: &Runtime, journal: &RedbJournal) -> Option<(RunId, 
             sleep(Duration::from_millis(1)).await;
         }
         let waits = runtime.waits(accepted.run).await.unwrap();
-        let is_told = |wait: &hermod_actors::model::Wait| matches!(wait.what, Awaited::Disk { full: Some(_) });
+        let is_told =
+            |wait: &hermod_actors::model::Wait| matches!(wait.what, Awaited::Disk { full: Some(_) });
         assert!(waits.iter().any(is_told), "{waits:?}");
     };
     tokio::select! {
