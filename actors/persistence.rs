@@ -13,7 +13,7 @@ use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
-    model::{Body, Cause, Durable, Record, RunEnded, Seq, SessionId, Timestamp},
+    model::{Body, Cause, Durable, NoRoom, Record, RunEnded, Seq, SessionId, Timestamp},
     mutation::{Mutation, planted},
     port::{Clock, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
@@ -88,13 +88,19 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Writing {
     clock: Arc<dyn Clock>,
+    journal: Arc<dyn Journal>,
     since: Mutex<Option<Timestamp>>,
 }
 
 impl Writing {
     /// Nothing is under way.
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, since: Mutex::default() }
+    pub(crate) fn new(clock: Arc<dyn Clock>, journal: Arc<dyn Journal>) -> Self {
+        Self { clock, journal, since: Mutex::default() }
+    }
+
+    /// What there is no room for on the disk; `None` if nothing waits for that.
+    pub(crate) fn no_room(&self) -> Option<NoRoom> {
+        self.journal.no_room()
     }
 
     /// When the commit began that is under way; `None` if none is.

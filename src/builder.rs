@@ -100,6 +100,7 @@ impl Builder {
         }
         let parts = Parts {
             journal: daemon::open(&state, Durability::Strict)?,
+            space: daemon::space(&config, &state),
             state,
             providers,
             breakers: crate::spec::breakers(&config.breaker),

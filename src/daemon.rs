@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, Terminated, World,
     model::{BreakerPolicy, Hash, ModelRef, RunId, RunSpec},
-    port::{Journal, Provider, Read, Rows, Tool},
+    port::{Journal, Provider, Read, Rows, Space, Tool},
 };
 use rustix::fs::FlockOperation;
 use tokio::time::timeout;
@@ -27,6 +27,7 @@ use crate::{
     process::runner::Runner,
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
+    space::FreeSpace,
     spec,
     store::redb::{Durability, OpenError, RedbJournal},
     tool,
@@ -312,6 +313,7 @@ pub async fn start(
     });
     let runtime = runtime(Parts {
         journal,
+        space: space(config, &state),
         state,
         providers,
         breakers,
@@ -368,6 +370,8 @@ pub(crate) struct Parts {
     pub(crate) tool_calls: usize,
     /// For how long a session with nothing to do is kept in memory.
     pub(crate) idle: Duration,
+    /// Tells when there is too little room to accept more.
+    pub(crate) space: Arc<dyn Space>,
     /// What a request that does not say otherwise is run with.
     pub(crate) defaults: Defaults,
 }
@@ -377,9 +381,14 @@ pub(crate) fn tool_calls(config: &Config) -> usize {
     usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX)
 }
 
+/// What is left on the disk of the state directory, held against the reserve.
+pub(crate) fn space(config: &Config, state: &Path) -> Arc<dyn Space> {
+    Arc::new(FreeSpace::new(state, config.store.reserve.0))
+}
+
 /// Starts the actors on these parts.
 pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
-    let Parts { journal, state, providers, breakers, tools, tool_calls, idle, defaults } = parts;
+    let Parts { journal, state, providers, breakers, tools, tool_calls, idle, space, defaults } = parts;
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let world = World {
@@ -392,6 +401,7 @@ pub(crate) async fn runtime(parts: Parts) -> Result<Runtime, StartError> {
         tool_calls,
         submissions: SUBMISSIONS,
         idle,
+        space: Some(space),
         artifacts: Arc::new(artifacts),
         defaults,
     };

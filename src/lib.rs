@@ -19,6 +19,7 @@ pub mod process;
 pub mod provider;
 pub mod rehearsal;
 pub mod secret;
+pub mod space;
 pub mod spec;
 pub mod store;
 pub mod tool;

@@ -109,11 +109,11 @@ fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
 
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
-    check_rooms("src/process", &[]);
+    check_rooms("src/process", &["space"]);
     check_rooms("src/provider", &["clock", "secret"]);
     check_rooms("src/credential", &["process", "provider", "secret"]);
     check_rooms("src/tool", &["process"]);
-    check_rooms("src/store", &["clock"]);
+    check_rooms("src/store", &["clock", "space"]);
     check_rooms("src/control", &["clock"]);
     check_rooms("src/backup", &["clock", "control", "process", "store"]);
     check_rooms("src/rehearsal", &[]);

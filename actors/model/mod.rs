@@ -19,6 +19,7 @@ mod rate;
 mod record;
 mod retry;
 mod run;
+mod space;
 mod time;
 mod tool;
 mod traits;
@@ -49,7 +50,8 @@ pub use record::{
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
+pub use space::{Shortage, Size};
 pub use time::{Now, Timestamp};
 pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};
 pub use traits::{Levels, ModelDeadlines, ModelTraits, Price, Thinking, ThinkingRequest, ThinkingStyle};
-pub use wait::{Awaited, Wait};
+pub use wait::{Awaited, NoRoom, Wait};

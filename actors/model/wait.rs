@@ -15,6 +15,15 @@ pub struct Wait {
     pub until: Option<Timestamp>,
 }
 
+/// What a write to a full disk waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoRoom {
+    /// The file that is to be written.
+    pub path: String,
+    /// So many bytes.
+    pub wants: u64,
+}
+
 /// See [`Wait`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
@@ -86,8 +95,12 @@ pub enum Awaited {
     },
     /// The calls of a run that is being stopped.
     Stop,
-    /// The disk: something was to be written, and is not yet. Named when it takes long.
-    Disk,
+    /// The disk: something was to be written, and is not yet. Named when it takes long, or when the disk is full.
+    Disk {
+        /// What there is no room for; absent if it is only slow.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        full: Option<NoRoom>,
+    },
     /// Nothing, but its time runs out.
     Limit {
         /// The active time that it has, in milliseconds.
@@ -112,7 +125,7 @@ impl Awaited {
             Self::Tool { .. } => "tool",
             Self::Person { .. } => "person",
             Self::Stop => "stop",
-            Self::Disk => "disk",
+            Self::Disk { .. } => "disk",
             Self::Limit { .. } => "limit",
         }
     }
@@ -130,7 +143,8 @@ impl Awaited {
             Self::Tool { .. } => "the call is dropped, and the model reads that it timed out",
             Self::Person { .. } => "it is taken for a no",
             Self::Stop => "what has not ended by itself is dropped, and the run ends",
-            Self::Disk => "a write is answered, or the process ends",
+            Self::Disk { full: None } => "a write is answered, or the process ends",
+            Self::Disk { full: Some(_) } => "make room there, and it goes on",
             Self::Limit { .. } => "the run ends",
         }
     }
@@ -159,5 +173,10 @@ mod tests {
         let expect =
             json!({ "what": "limit", "limit_ms": 8, "outcome": "timed_out", "since": 1, "until": 9 });
         check(limit, until, expect);
+        check(Awaited::Disk { full: None }, None, json!({ "what": "disk", "since": 1 }));
+        let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 4096 });
+        let expect =
+            json!({ "what": "disk", "full": { "path": "/s/hermod.redb", "wants": 4096 }, "since": 1 });
+        check(Awaited::Disk { full }, None, expect);
     }
 }

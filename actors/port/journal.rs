@@ -3,8 +3,8 @@ use std::{fmt::Debug, sync::Arc};
 use futures::future::BoxFuture;
 
 use crate::model::{
-    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, Record, RunId, RunRow, Seq, SessionId,
-    SessionRow,
+    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, NoRoom, Record, RunId, RunRow, Seq,
+    SessionId, SessionRow,
 };
 
 /// The store, as the core sees it.
@@ -27,6 +27,11 @@ pub trait Journal: Debug + Send + Sync + 'static {
 
     /// Reads rows.
     fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>>;
+
+    /// What the commit under way finds no room for and waits for; `None` if it does not wait so. Never blocks.
+    fn no_room(&self) -> Option<NoRoom> {
+        None
+    }
 }
 
 /// One write of a batch.

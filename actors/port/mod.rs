@@ -7,6 +7,7 @@ mod journal;
 mod ledger;
 mod provider;
 mod segments;
+mod space;
 mod tool;
 
 pub use admit::{View, admit, fence};
@@ -19,4 +20,5 @@ pub use journal::{
 pub use ledger::{Posting, post};
 pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider};
 pub use segments::Segments;
+pub use space::Space;
 pub use tool::{BadArguments, Boot, Found, Intent, Invocation, Progress, Tool};

@@ -25,7 +25,7 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{Journal, Read},
+    port::{Journal, Read, Space},
     session::{NotAccepted, SessionMsg},
     supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
 };
@@ -46,6 +46,7 @@ pub struct Runtime {
     journal: Arc<dyn Journal>,
     defaults: Defaults,
     submissions: usize,
+    space: Option<Arc<dyn Space>>,
     terminated: Receiver<Option<Terminated>>,
 }
 
@@ -71,8 +72,9 @@ impl Runtime {
         let failed = |error: String| Terminated::Actor { name: "Root", error };
         let (root, _) = Actor::spawn(None, Root, parts).await.map_err(|error| failed(error.to_string()))?;
         let doors = opened.await.map_err(|error| failed(error.to_string()))?;
-        let (journal, defaults, submissions) = (world.journal, world.defaults, world.submissions);
-        Ok(Self { root, doors, journal, defaults, submissions, terminated: watched })
+        let (journal, defaults) = (world.journal, world.defaults);
+        let (submissions, space) = (world.submissions, world.space);
+        Ok(Self { root, doors, journal, defaults, submissions, space, terminated: watched })
     }
 
     /// What a request is run with if it does not say otherwise.

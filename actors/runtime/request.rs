@@ -7,7 +7,7 @@ use crate::{
         Amounts, BootId, BreakerPolicy, CallId, Ended, IdError, Message, ModelRef, RunId, RunSpec, SessionId,
         Thinking, Timestamp, Usage,
     },
-    port::{Artifacts, Clock, Journal, Provider, ReadError, Tool},
+    port::{Artifacts, Clock, Journal, Provider, ReadError, Space, Tool},
     runtime::Said,
     session::NotAccepted,
     supervisor::Terminated,
@@ -34,6 +34,8 @@ pub struct World {
     pub submissions: usize,
     /// For how long a session with nothing to do is kept in memory.
     pub idle: Duration,
+    /// Tells when there is too little room to accept more; without it there always is enough.
+    pub space: Option<Arc<dyn Space>>,
     /// Where outputs are kept that are too long for the model.
     pub artifacts: Arc<dyn Artifacts>,
     /// What a request that does not say otherwise is run with.

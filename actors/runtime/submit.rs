@@ -24,6 +24,7 @@ impl Runtime {
         if let Some(first) = self.known(request.idempotency_key.as_ref()).await? {
             return Ok(first);
         }
+        self.check_space().await?;
         let run = RunId::from_bits(self.ulid());
         let repaired = repair(&request.history);
         let spec = Arc::new(request.spec(&self.defaults().spec, run, repaired.system.as_deref()));
@@ -88,6 +89,13 @@ impl Runtime {
         let permit = Arc::clone(&self.doors.admission).try_acquire_owned();
         let overloaded = || NotAccepted::Overloaded { waiting: self.submissions };
         permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
+    }
+
+    /// What is accepted must find room until its end.
+    async fn check_space(&self) -> Result<(), RunError> {
+        let Some(space) = &self.space else { return Ok(()) };
+        let shortage = space.shortage().await;
+        shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(NotAccepted::NoRoom(shortage))))
     }
 
     async fn resolve(&self, choice: &SessionChoice) -> Result<(SessionId, Arc<str>), RunError> {

@@ -2,7 +2,7 @@
 
 use crate::{
     look::Look,
-    model::{Awaited, RunId, RunState, SessionId, Timestamp, Wait},
+    model::{Awaited, NoRoom, RunId, RunState, SessionId, Timestamp, Wait},
     runtime::{RunError, Runtime},
     supervisor::{Directory, Doors, SessionsMsg},
     turn::Waits,
@@ -27,6 +27,11 @@ impl Vitals {
         self.0.wiring.writing.since()
     }
 
+    /// What there is no room for on the disk, while everything that is to be written waits for that.
+    pub fn no_room(&self) -> Option<NoRoom> {
+        self.0.wiring.writing.no_room()
+    }
+
     /// What a run waits for now, by the records of its session.
     pub async fn waits(&self, session: SessionId, run: RunId, waits: &Waits) -> Vec<Wait> {
         let wiring = &self.0.wiring;
@@ -35,8 +40,11 @@ impl Vitals {
             return waits.at_rest(run, at);
         }
         let mut all = waits.under_way(run, at, &**wiring);
-        let slow = self.writing_since().filter(|since| at.ms_since(*since) >= SLOW_DISK);
-        all.extend(slow.map(|since| Wait { what: Awaited::Disk, since, until: None }));
+        let full = self.no_room();
+        let long = |since: &Timestamp| full.is_some() || at.ms_since(*since) >= SLOW_DISK;
+        if let Some(since) = self.writing_since().filter(long) {
+            all.push(Wait { what: Awaited::Disk { full }, since, until: None });
+        }
         all
     }
 }

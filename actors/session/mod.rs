@@ -23,7 +23,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     hub::Hub,
-    model::{RunId, SessionId, StopReason, Timestamp},
+    model::{RunId, SessionId, Shortage, StopReason, Timestamp},
     persistence::{PersistenceMsg, Stored, Writing},
     port::{Clock, JournalError},
     provider::{Lease, Leases},
@@ -190,6 +190,9 @@ pub enum NotAccepted {
         /// How many may wait.
         waiting: usize,
     },
+    /// The disk has too little room. Nothing was done; runs that were accepted go on.
+    #[error(transparent)]
+    NoRoom(Shortage),
     /// The session's journal cannot be read by this program. Others are not touched.
     #[error(
         "session {session} is quarantined: {error}; begin a new session, or use the version that wrote it"

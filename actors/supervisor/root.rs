@@ -108,7 +108,7 @@ impl Actor for Root {
     async fn pre_start(&self, me: ActorRef<RootMsg>, parts: Parts) -> Result<RootState, ActorProcessingErr> {
         let cell = me.get_cell();
         let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
-        let writing = Arc::new(Writing::new(Arc::clone(&parts.clock)));
+        let writing = Arc::new(Writing::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
         let arguments = (journal, Arc::clone(&writing));
         let (persistence, _) = Actor::spawn_linked(None, Persistence, arguments, cell.clone()).await?;
         let wiring = Arc::new(Wiring {

@@ -23,6 +23,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
         tool_calls: 1_000,
         submissions: 100_000,
         idle: Duration::from_mins(1),
+        space: None,
         artifacts: Arc::new(MemoryArtifacts::default()),
         defaults: Defaults { spec, prompt: "You are a test.".into() },
     }

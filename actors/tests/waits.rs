@@ -2,6 +2,7 @@
 #![cfg(feature = "testkit")]
 
 use std::{
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,17 +10,24 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use hermod_actors::{
-    RunRequest, Runtime, Watch, World,
-    model::{Awaited, EffectClass, EventBody, Failure, FailureClass, RunId, RunStatus, Timestamp, Wait},
-    port::{Clock, Tool},
+    NotAccepted, RunError, RunRequest, Runtime, Watch, World,
+    model::{
+        Awaited, EffectClass, EventBody, Failure, FailureClass, NoRoom, Outcome, RunId, RunStatus, Shortage,
+        Timestamp, Wait,
+    },
+    port::{Clock, Journal, JournalError, Read, ReadError, Rows, Space, Tool, Write, Written},
     testkit::{
         FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls,
         says, world,
     },
 };
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 /// The names of what a run waits for.
 async fn names(runtime: &Runtime, run: RunId) -> Vec<&'static str> {
@@ -99,6 +107,78 @@ async fn a_disk_that_does_not_answer_is_seen() {
     assert_eq!(since.ms_since(accepted.at), 1_000);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(runtime.vitals().writing_since(), Some(since));
+}
+
+/// A journal whose commits find the disk full, as long as that is said.
+#[derive(Debug, Clone)]
+struct Full(MemoryJournal, watch::Receiver<bool>);
+
+impl Journal for Full {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        let (inner, mut full) = (self.0.clone(), self.1.clone());
+        Box::pin(async move {
+            full.wait_for(|full| !full).await.expect("somebody says");
+            inner.commit(batch).await
+        })
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        self.0.read(what)
+    }
+
+    fn no_room(&self) -> Option<NoRoom> {
+        self.1.borrow().then(|| NoRoom { path: "/s/store".into(), wants: 4_096 })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_is_told_at_once_and_waited_for() {
+    let provider = ScriptedProvider::new(Duration::from_secs(1), |_| Ok(says("done")));
+    let (say, full) = watch::channel(false);
+    let journal = Full(MemoryJournal::new(), full);
+    let runtime = Runtime::start(world(Arc::new(journal), provider, vec![])).await.expect("it starts");
+    let accepted = runtime.submit(RunRequest::new("hi")).await.expect("it is accepted");
+    say.send_replace(true);
+    sleep(Duration::from_millis(1_001)).await;
+    let waits = runtime.waits(accepted.run).await.expect("the store is read");
+    let is_full =
+        |wait: &Wait| matches!(&wait.what, Awaited::Disk { full: Some(full) } if full.wants == 4_096);
+    assert!(waits.iter().any(is_full), "{waits:?}");
+    sleep(Duration::from_hours(48)).await;
+    assert_eq!(runtime.vitals().no_room().map(|missing| missing.path), Some("/s/store".to_owned()));
+    say.send_replace(false);
+    let result = runtime.wait(accepted.run, None).await.expect("it ends");
+    assert_eq!(result.ended.outcome, Outcome::Completed);
+}
+
+/// So little room that nothing may be accepted, as long as that is said.
+#[derive(Debug)]
+struct Little(watch::Receiver<bool>);
+
+impl Space for Little {
+    fn shortage(&self) -> BoxFuture<'static, Option<Shortage>> {
+        let shortage = self.0.borrow().then(|| Shortage { path: "/s".into(), free: 1, reserve: 2 });
+        Box::pin(ready(shortage))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_little_room_refuses_new_runs_alone() {
+    let (say, little) = watch::channel(false);
+    let world = World { space: Some(Arc::new(Little(little))), ..slow() };
+    let runtime = Runtime::start(world).await.expect("it starts");
+    let request = || RunRequest { idempotency_key: Some("k".into()), ..RunRequest::new("hi") };
+    let first = runtime.submit(request()).await.expect("there is room");
+    say.send_replace(true);
+    let refused = runtime.submit(RunRequest::new("hi")).await.expect_err("there is too little");
+    let RunError::NotAccepted(NotAccepted::NoRoom(shortage)) = refused else { panic!("{refused}") };
+    assert_eq!((shortage.free, shortage.reserve), (1, 2));
+    assert_eq!(runtime.list(None, 10).await.expect("the store is read").len(), 1, "something was begun");
+    assert_eq!(runtime.submit(request()).await.expect("it is known").run, first.run);
+    let result = runtime.wait(first.run, None).await.expect("it ends");
+    assert_eq!(result.ended.outcome, Outcome::Completed);
+    say.send_replace(false);
+    runtime.submit(RunRequest::new("hi")).await.expect("there is room again");
 }
 
 /// A wall clock that is ahead of tokio's time, as after a sleep of the machine.

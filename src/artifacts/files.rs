@@ -20,6 +20,8 @@ use hermod_actors::{
 };
 use tokio::task::spawn_blocking;
 
+use crate::space::check_left;
+
 const FOLDER: &str = "artifacts";
 /// Where files are until they are whole.
 pub(super) const UNFINISHED: &str = "unfinished";
@@ -129,6 +131,7 @@ impl Keeper for InFile {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
         let Some(mut written) = self.written.take() else { return ready(Err(lost())).boxed() };
         let work = off_thread(move || {
+            check_left(&written.file, bytes.len())?;
             written.file.write_all(&bytes)?;
             written.since_sync += bytes.len();
             if written.since_sync >= SYNCED {

@@ -116,7 +116,8 @@ impl From<&RunError> for Exit {
             | RunError::Ended(_)
             | RunError::NotAsked(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
-            RunError::NotAccepted(NotAccepted::Quarantined { .. }) | RunError::Read(_) => Self::Store,
+            RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
+            | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
             RunError::NotAccepted(NotAccepted::Overloaded { .. }) => Self::Busy,
             RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,
@@ -207,7 +208,7 @@ failure_from!(Terminated, RunError, StartError);
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Failure as CallFailure, NoAllowance, RunId};
+    use hermod_actors::model::{Failure as CallFailure, NoAllowance, RunId, Shortage};
 
     use super::*;
 
@@ -254,6 +255,13 @@ mod tests {
         check(&Terminated::Store("full".into()), 74);
         check(&Terminated::Actor { name: "Root", error: "x".into() }, 70);
         check(&Terminated::Suspended, 143);
+    }
+
+    #[test]
+    fn too_little_room_is_the_disks_fault() {
+        let shortage = Shortage { path: "/s".into(), free: 1, reserve: 2 };
+        let refused = RunError::NotAccepted(NotAccepted::NoRoom(shortage));
+        assert_eq!(Exit::from(&refused) as u8, 74);
     }
 
     #[test]

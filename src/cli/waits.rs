@@ -1,6 +1,6 @@
 //! What a run waits for, as a person reads it.
 
-use hermod_actors::model::{Awaited, CallId, RunId, Timestamp, Wait};
+use hermod_actors::model::{Awaited, CallId, RunId, Size, Timestamp, Wait};
 
 use super::progress::seconds;
 use crate::clock::rfc3339;
@@ -28,7 +28,7 @@ pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
         | Awaited::Tool { .. }
         | Awaited::Person { .. }
         | Awaited::Stop
-        | Awaited::Disk
+        | Awaited::Disk { .. }
         | Awaited::Limit { .. } => match wait.until {
             Some(until) => format!(", gives up at {}", rfc3339(until)),
             None => format!(", no end of its own: {}", wait.what.then()),
@@ -55,7 +55,8 @@ pub(crate) fn short(waits: &[Wait], now: Timestamp) -> String {
         Awaited::Tool { tool, .. } => format!("runs {tool}"),
         Awaited::Person { .. } => "asks a person".to_owned(),
         Awaited::Stop => "stops".to_owned(),
-        Awaited::Disk | Awaited::Limit { .. } => "waits for the disk".to_owned(),
+        Awaited::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
+        Awaited::Disk { full: None } | Awaited::Limit { .. } => "waits for the disk".to_owned(),
     };
     let more = waits.len() - 1;
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
@@ -77,7 +78,10 @@ fn whole(what: &Awaited) -> String {
         Awaited::Tool { call, tool, .. } => format!("{tool}, call {},", number(*call)),
         Awaited::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
         Awaited::Stop => "its calls to end".to_owned(),
-        Awaited::Disk => "the disk".to_owned(),
+        Awaited::Disk { full: None } => "the disk".to_owned(),
+        Awaited::Disk { full: Some(full) } => {
+            format!("the disk, which is full ({} for {}),", Size(full.wants), full.path)
+        }
         Awaited::Limit { .. } => "its time to be over".to_owned(),
     }
 }
@@ -89,7 +93,7 @@ fn number(call: CallId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Failure, FailureClass, Outcome};
+    use hermod_actors::model::{Failure, FailureClass, NoRoom, Outcome};
 
     use super::*;
 
@@ -183,10 +187,18 @@ mod tests {
             "  keeps shell in order 12.0 s",
         );
         check(
-            Awaited::Disk,
+            Awaited::Disk { full: None },
             None,
             "waiting     for the disk SINCE (12.0 s), no end of its own: a write is answered, or the process ends",
             "  waits for the disk 12.0 s",
+        );
+        let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 8_192 });
+        check(
+            Awaited::Disk { full },
+            None,
+            "waiting     for the disk, which is full (8.0 KiB for /s/hermod.redb), SINCE (12.0 s), no end of its own: \
+             make room there, and it goes on",
+            "  waits for room on the disk 12.0 s",
         );
     }
 
@@ -194,7 +206,7 @@ mod tests {
     fn a_tree_has_room_for_one() {
         let wait = |what| Wait { what, since: Timestamp(0), until: None };
         let limit = Awaited::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
-        let waits = [wait(Awaited::Stop), wait(Awaited::Disk), wait(limit)];
+        let waits = [wait(Awaited::Stop), wait(Awaited::Disk { full: None }), wait(limit)];
         assert_eq!(short(&waits, Timestamp(500)), "  stops 500 ms, 1 more");
         assert_eq!(short(&[], Timestamp(0)), "");
         let waits = [wait(Awaited::Process), wait(Awaited::Person { call: CALL })];

@@ -27,7 +27,7 @@ pub use model::{
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{
     Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, InDoubt,
-    Keep, Level, LevelSet, Limit, Model, Pool, Stored, Style, Text, Wait, WireName,
+    Keep, Level, LevelSet, Limit, Model, Pool, Size, Stored, Style, Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
 pub use wires::resolve;

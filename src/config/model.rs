@@ -11,7 +11,7 @@ use super::{
     models::ModelSection,
     values::{
         Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Keep,
-        Level, Limit, Model, Pool, Stored, Text, Wait, WireName,
+        Level, Limit, Model, Pool, Size, Stored, Text, Wait, WireName,
     },
 };
 use crate::provider::{Cache, Deadlines};
@@ -322,6 +322,8 @@ pub struct Sessions {
 pub struct Store {
     /// What an acknowledged write survives.
     pub durability: Durability,
+    /// With less free space, no new run is accepted.
+    pub reserve: Size,
 }
 
 /// `retention`.

@@ -91,6 +91,10 @@ pub struct Caching(pub Cache);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag(pub bool);
 
+/// A number of bytes; 0 if written as none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
 /// A price in nano-dollars per token, written as dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dollars(pub u64);
@@ -116,6 +120,7 @@ const A_TIME: &str =
     "must be a duration longer than 0 in quotes, like \"12h\", \"30days\" or \"1year\", or \"forever\"";
 const A_SHORTER_WAIT: &str = "must not be longer than 365days";
 
+const A_SIZE: &str = "must be a size in quotes, like \"512KiB\", \"64MiB\" or \"2GiB\", or \"none\"";
 const A_PRICE: &str =
     "must be dollars per million tokens, from 0, with at most three decimals and without quotes, like 0.25";
 /// Digits of a dollar per million tokens that a nano-dollar per token still has.
@@ -214,6 +219,7 @@ deserialize_by! {
         Some(_) | None => Err("must be \"off\", \"5m\" or \"1h\"".to_owned()),
     };
     Flag: |value| value.as_bool().map(Self).ok_or_else(|| A_FLAG.to_owned());
+    Size: |value| size(value).map(Self).ok_or_else(|| A_SIZE.to_owned());
     Dollars: |value| dollars(value).map(Self).ok_or_else(|| A_PRICE.to_owned());
     Durability: |value| match value.as_str() {
         Some("strict") => Ok(Self::Strict),
@@ -247,6 +253,23 @@ fn no_level() -> String {
 
 fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn size(value: &Value) -> Option<u64> {
+    let text = value.as_str()?.trim();
+    if text == NONE {
+        return Some(0);
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let bits = match unit.trim_start() {
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << bits)
 }
 
 /// The digits as they are written: a fraction of a nano-dollar is not rounded away.

@@ -112,13 +112,8 @@ impl Desk {
     pub fn new(reader: Reader) -> (Self, Orders) {
         let (sender, waiting) = mpsc::channel(WAITING);
         let runner = Runner::default();
-        let desk = Self {
-            reader,
-            orders: Some(sender),
-            runner: Arc::clone(&runner),
-            copier: None,
-            caretaker: None,
-        };
+        let desk =
+            Self { reader, orders: Some(sender), runner: Arc::clone(&runner), copier: None, caretaker: None };
         (desk, Orders { waiting, runner })
     }
 

@@ -56,7 +56,7 @@ impl From<RunError> for Fault {
             | RunError::NotAsked(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => FaultKind::Usage,
             RunError::Read(_)
-            | RunError::NotAccepted(NotAccepted::Quarantined { .. })
+            | RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
             | RunError::Terminated(Terminated::Store(_)) => FaultKind::Store,
             RunError::StillRunning(_) | RunError::NotAccepted(NotAccepted::Overloaded { .. }) => {
                 FaultKind::Busy

@@ -65,6 +65,7 @@ fn without_a_word_the_defaults_hold() {
     assert_eq!((config.agent.max_turns.0, config.model.0), (90, None));
     assert_eq!(config.agents.defaults.timeout.0, Some(Duration::from_mins(10)));
     assert_eq!(config.store.durability, Durability::Strict);
+    assert_eq!(config.store.reserve.0, 64 << 20);
     assert!(config.fallback_providers.0.is_empty() && config.providers.is_empty());
 }
 
@@ -291,6 +292,10 @@ fn a_wrong_value_is_named_with_the_remedy() {
     wrong("agents.defaults.timeout", "'2years'", "must not be longer than 365days");
     wrong("provider_defaults.call_timeout", "'500000000000years'", "must not be longer than 365days");
     wrong("store.durability", "'sometimes'", "\"strict\" or \"relaxed\"");
+    wrong("store.reserve", "64", "must be a size in quotes");
+    wrong("store.reserve", "'64MB'", "\"64MiB\"");
+    wrong("store.reserve", "'-1MiB'", "must be a size in quotes");
+    wrong("store.reserve", "'99999999999TiB'", "must be a size in quotes");
     wrong("model", "5", "must be a text in quotes");
     wrong("fallback_providers", "'a/b'", "must be a list");
     wrong("fallback_providers", "['gpt']", "`gpt` is not `provider/model`");

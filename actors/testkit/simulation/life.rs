@@ -172,6 +172,7 @@ impl Life<'_> {
             tool_calls: self.plan.house.tool_calls,
             submissions: 1_000,
             idle: Duration::from_millis(self.plan.house.idle_ms),
+            space: None,
             artifacts: Arc::new(MemoryArtifacts::default()),
             defaults: Defaults { spec, prompt: "You are simulated.".into() },
         }

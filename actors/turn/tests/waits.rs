@@ -35,7 +35,7 @@ fn lines(waits: &[crate::model::Wait]) -> Vec<String> {
     let seconds = |at: Timestamp| (at.0 - 1_000_000) / 1_000;
     let line = |wait: &crate::model::Wait| {
         let detail = match &wait.what {
-            Awaited::Process | Awaited::Stop | Awaited::Disk => String::new(),
+            Awaited::Process | Awaited::Stop | Awaited::Disk { .. } => String::new(),
             Awaited::Queue { behind } => format!(" {}", behind.bits()),
             Awaited::Model { model, attempt } => format!(" {model} {attempt}"),
             Awaited::Retry { attempt, failure } | Awaited::Reset { attempt, failure } => {

@@ -3,10 +3,12 @@
 
 mod holding;
 mod orders;
+mod room;
 mod signals;
 mod trial;
 
 pub(crate) use holding::Holding;
 pub(crate) use orders::{attend, stop};
+pub(crate) use room::Room;
 pub(crate) use signals::Signals;
 pub(crate) use trial::{end_condemned, first_trial};

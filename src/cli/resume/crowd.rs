@@ -17,6 +17,7 @@ use hermod_actors::{
 
 use crate::cli::{
     exit::Failure,
+    hold::Room,
     output::Teller,
     progress::{Progress, seconds},
     terminal::Tone,
@@ -37,6 +38,7 @@ pub(super) struct Crowd<'a> {
     /// The sessions that were revived, and whether their news is told.
     revived: BTreeMap<SessionId, bool>,
     heard: SelectAll<BoxStream<'a, Heard>>,
+    room: Room,
     /// The ends of runs whose sessions cannot be read.
     ends: FuturesUnordered<BoxFuture<'a, (RunId, Result<(), RunError>)>>,
 }
@@ -52,6 +54,8 @@ pub(super) enum Heard {
     Recorded(SessionId, Seq, Arc<Record>),
     /// A run whose records cannot be read has its end.
     Ended(RunId, Result<(), RunError>),
+    /// The disk is full, or not any more.
+    Disk(String),
     /// The session cannot be watched.
     Unwatched(SessionId, ReadError),
 }
@@ -66,6 +70,7 @@ impl<'a> Crowd<'a> {
             under_way: BTreeSet::new(),
             revived: BTreeMap::new(),
             heard: SelectAll::new(),
+            room: Room::of(runtime),
             ends: FuturesUnordered::new(),
         };
         rows.into_iter().for_each(|row| crowd.enter(row));
@@ -138,6 +143,7 @@ impl<'a> Crowd<'a> {
         tokio::select! {
             Some(heard) = self.heard.next(), if !self.heard.is_empty() => heard,
             Some((run, end)) = self.ends.next(), if !self.ends.is_empty() => Heard::Ended(run, end),
+            line = self.room.changes(), if !self.revived.is_empty() => Heard::Disk(line),
             else => future::pending().await,
         }
     }
@@ -149,6 +155,10 @@ impl<'a> Crowd<'a> {
             Heard::Ended(run, end) => {
                 end.clone()?;
                 self.look_at(*run).await
+            }
+            Heard::Disk(line) => {
+                self.teller.line(Tone::Bad, line);
+                Ok(())
             }
             // The session is being quarantined, and its runs are ended without it.
             Heard::Unwatched(session, ReadError::Record { .. }) => {

@@ -1,6 +1,7 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
 };
 
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     cli::{
         exit::{Exit, Failure},
-        hold::{self, Holding, Signals},
+        hold::{self, Holding, Room, Signals},
         output::{Teller, print, print_json, say},
         progress::{Progress, dollars, seconds},
         report, workspace,
@@ -328,10 +329,14 @@ async fn carry_out(
             let idempotency_key = key.map(Into::into);
             let text = RunRequest::new(task.text);
             let request = RunRequest { session, images, spec: Some(spec), idempotency_key, ..text };
-            let accepted = tokio::select! {
-                biased;
-                accepted = runtime.submit(request) => accepted?,
-                exit = signals.either() => return Ok(Followed::Left(exit)),
+            let (mut submitted, mut room) = (pin!(runtime.submit(request)), Room::of(runtime));
+            let accepted = loop {
+                tokio::select! {
+                    biased;
+                    accepted = &mut submitted => break accepted?,
+                    exit = signals.either() => return Ok(Followed::Left(exit)),
+                    line = room.changes() => say(line),
+                }
             };
             *ids = Some((accepted.run, accepted.session));
             say(format!("accepted  run {} session {}", accepted.run, accepted.session));

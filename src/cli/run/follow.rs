@@ -5,9 +5,10 @@ use hermod_actors::{
 
 use crate::cli::{
     exit::{Exit, Failure},
-    hold::Signals,
+    hold::{Room, Signals},
     output::Teller,
     progress::Progress,
+    terminal::Tone,
 };
 
 /// How waiting for a run ended.
@@ -29,7 +30,7 @@ pub(crate) async fn follow(
     (mut progress, mut teller): (Progress, Teller),
     (mut watch, signals): (Watch, &mut Signals),
 ) -> Result<Followed, Failure> {
-    let mut stopping = false;
+    let (mut stopping, mut room) = (false, Room::of(runtime));
     loop {
         tokio::select! {
             biased;
@@ -39,7 +40,12 @@ pub(crate) async fn follow(
                     return left(runtime, run, Exit::Interrupted).await;
                 }
                 stopping = true;
-                runtime.stop(run, StopReason::Signal).await?;
+                // A full disk may not take that for long.
+                tokio::select! {
+                    biased;
+                    stopped = runtime.stop(run, StopReason::Signal) => stopped?,
+                    exit = signals.either() => return left(runtime, run, exit).await,
+                }
             }
             event = watch.next() => {
                 let event = event.map_err(hermod_actors::RunError::Read)?;
@@ -54,6 +60,7 @@ pub(crate) async fn follow(
                     }
                 }
             }
+            line = room.changes() => teller.line(Tone::Bad, &line),
             () = teller.frame() => teller.draw(),
             reason = runtime.terminated() => return Err(reason.into()),
         }

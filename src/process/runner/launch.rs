@@ -5,11 +5,12 @@ use std::{
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use hermod_actors::{model::RunId, port::Boot};
-use tokio::{process, sync::watch, task::spawn_blocking};
+use tokio::{process, sync::watch, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,11 +20,16 @@ use super::{
     output,
     watched::{Left, Watched, left, unknown},
 };
-use crate::process::{Command, inherited};
+use crate::{
+    process::{Command, inherited},
+    space::is_full,
+};
 
 const SPOOL: &str = "spool";
 /// Folders that are cleared at once, when each may take as long as its command takes to end.
 const CLEARED: usize = 16;
+/// Between two looks whether a full disk has room.
+const FOR_ROOM: Duration = Duration::from_millis(500);
 
 /// Starts commands that outlive this process, and finds them again.
 #[derive(Debug, Clone)]
@@ -91,12 +97,18 @@ impl Runner {
     }
 
     /// Finds an attempt that an earlier process has started, or sees to it that it never begins.
+    /// That takes room, which is waited for: a full disk makes nothing doubtful.
     pub async fn attach(&self, name: Name, boot: Boot) -> Attached {
-        let found = match boot {
-            Boot::Same => find(self.folder(name), name).await,
-            Boot::Other => synced(self.folder(name)).await,
-        };
-        found.unwrap_or_else(|error| Attached::Over(unknown(name, &error)))
+        loop {
+            let found = match boot {
+                Boot::Same => find(self.folder(name), name).await,
+                Boot::Other => synced(self.folder(name)).await,
+            };
+            match found {
+                Err(error) if is_full(&error) => sleep(FOR_ROOM).await,
+                found => return found.unwrap_or_else(|error| Attached::Over(unknown(name, &error))),
+            }
+        }
     }
 
     /// How many commands go on by themselves in this state directory.

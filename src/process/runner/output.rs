@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::{sync::mpsc::UnboundedReceiver, task::spawn_blocking};
 
 use super::{exit::Kept, files::Folder};
-use crate::process::Piece;
+use crate::{process::Piece, space::check_left};
 
 pub(super) const FILE: &str = "output";
 /// Bytes that are kept; a command that never stops writing must not fill the disk.
@@ -41,7 +41,8 @@ impl Output {
         Ok(Self { file, total: 0, kept: 0, since_sync: 0, state: State::Open })
     }
 
-    /// Takes all that comes. A disk that takes no more ends no command: what comes then is counted.
+    /// Takes all that comes. A disk that takes no more, or needs the rest for records, ends no command: what comes then is
+    /// counted.
     pub(super) async fn take(mut self, mut pieces: UnboundedReceiver<Piece>) -> io::Result<Self> {
         while let Some(piece) = pieces.recv().await {
             let bytes = piece.bytes.clone();
@@ -59,7 +60,7 @@ impl Output {
 
     fn write(&mut self, bytes: &Bytes) {
         self.total += bytes.len() as u64;
-        if self.state == State::Full || self.kept + bytes.len() as u64 > MOST {
+        if self.state == State::Full || !self.fits(bytes.len()) {
             self.state = State::Full;
             return;
         }
@@ -83,6 +84,10 @@ impl Output {
             // If it fails, so does the last one, which tells.
             let (Ok(()) | Err(_)) = self.file.sync_data();
         }
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.kept + bytes as u64 <= MOST && check_left(&self.file, bytes).is_ok()
     }
 
     pub(super) fn kept(&self) -> Kept {

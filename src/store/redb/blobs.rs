@@ -4,11 +4,12 @@ use std::{
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use sha2::{Digest as _, Sha256};
 
-use super::{fault::Fault, files::Files};
+use super::{fault::Fault, files::Files, room::Room};
 
 /// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.
 const LONGEST: usize = 16 * 1024;
@@ -146,6 +147,7 @@ fn refer(value: &[u8]) -> [u8; REFERENCE] {
 pub(super) struct Spiller {
     blobs: Blobs,
     files: Box<dyn Files>,
+    room: Arc<Room>,
     /// Folders whose entries are not all on disk.
     dirty: BTreeSet<u8>,
     /// Folders that are themselves on disk, as far as this process knows.
@@ -155,8 +157,8 @@ pub(super) struct Spiller {
 }
 
 impl Spiller {
-    pub(super) fn new(blobs: Blobs, files: Box<dyn Files>) -> Self {
-        Self { blobs, files, dirty: BTreeSet::new(), known: BTreeSet::new(), noted: None }
+    pub(super) fn new(blobs: Blobs, files: Box<dyn Files>, room: Arc<Room>) -> Self {
+        Self { blobs, files, room, dirty: BTreeSet::new(), known: BTreeSet::new(), noted: None }
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -225,11 +227,18 @@ impl Spiller {
             return Ok(());
         }
         let new = self.blobs.root.join("new");
-        self.files.write(&new, value).map_err(Fault::at(&new))?;
-        if let Some(folder) = path.parent() {
-            self.files.make_folder(folder).map_err(Fault::at(folder))?;
-        }
-        self.files.rename(&new, path).map_err(Fault::at(path))
+        let (files, mut at) = (&mut self.files, new.as_path());
+        let written = self.room.find((path, value.len()), || {
+            at = &new;
+            files.write(&new, value)?;
+            if let Some(folder) = path.parent() {
+                at = folder;
+                files.make_folder(folder)?;
+            }
+            at = path;
+            files.rename(&new, path)
+        });
+        written.map_err(Fault::at(at))
     }
 }
 
@@ -240,7 +249,7 @@ mod tests {
 
     fn check(value: &[u8], spilled: bool) {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System));
+        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System), Arc::default());
         let stored = spiller.store(value).unwrap().into_owned();
         assert_eq!(Blobs::is_spilled(&stored), spilled);
         assert_eq!(spiller.store(value).unwrap(), stored, "a value has one name");
@@ -261,7 +270,7 @@ mod tests {
     #[test]
     fn a_lost_value_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System));
+        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System), Arc::default());
         let stored = spiller.store(vec![7; 20_000]).unwrap().into_owned();
         let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
             Err(Unreadable::Lost(text)) => assert!(text.contains(why), "{text}"),

@@ -17,6 +17,7 @@ use super::{
     fault::Fault,
     journal::Durability,
     past,
+    room::Room,
 };
 
 /// A relaxed store goes to disk when it has been idle for so long,
@@ -39,6 +40,7 @@ pub(super) struct Committer {
     pub(super) db: Arc<Database>,
     pub(super) memory: Memory,
     pub(super) spiller: Spiller,
+    pub(super) room: Arc<Room>,
     pub(super) durability: Durability,
     /// Commits that are not on disk yet; of a relaxed store.
     pub(super) pending: u32,
@@ -49,6 +51,7 @@ pub(super) struct Committer {
 impl Committer {
     /// Works until the last sender of jobs is gone.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        self.room.wait_here();
         loop {
             let next = if self.pending == 0 {
                 jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -108,7 +111,7 @@ impl Committer {
             return;
         }
         self.pending = 0;
-        if let Err(fault) = flush(&self.db) {
+        if let Err(fault) = self.room.flushing(|| flush(&self.db)) {
             let error = self.fail(&fault);
             tracing::error!(error, "what was acknowledged since the last flush is not on disk");
         }
@@ -192,12 +195,13 @@ mod tests {
         let txn = db.begin_write().unwrap();
         Tables::of(&txn).create().unwrap();
         txn.commit().unwrap();
-        let blobs = Blobs::new(Path::new("no-such-folder").to_owned());
-        let spiller = Spiller::new(blobs, Box::new(System));
+        let (blobs, room) = (Blobs::new(Path::new("no-such-folder").to_owned()), Arc::new(Room::default()));
+        let spiller = Spiller::new(blobs, Box::new(System), Arc::clone(&room));
         Committer {
             db: Arc::new(db),
             memory: Memory::new(1, 0),
             spiller,
+            room,
             durability,
             pending: 0,
             failed: None,

@@ -12,7 +12,8 @@ pub(super) trait Files: Debug + Send {
     /// Makes a folder that only its owner may enter, and those above it, unless they are there.
     fn make_folder(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Writes a file that only its owner may read, over an older one, and brings its bytes to disk.
+    /// Writes a file that only its owner may read, in the place of an older one, and brings its bytes to disk. If that fails
+    /// nothing is left of it, so that it takes no room.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
     /// Gives a file another name in the place of whatever has it.
@@ -32,9 +33,10 @@ impl Files for System {
     }
 
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
+        // Made anew, so that nothing of an attempt that failed is in it, nor of a sync that did.
+        remove(path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| drop(remove(path)))
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -43,5 +45,12 @@ impl Files for System {
 
     fn sync_folder(&mut self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }

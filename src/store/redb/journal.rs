@@ -12,7 +12,10 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use hermod_actors::port::{Journal, JournalError, Read, ReadError, Rows, Write, Written};
+use hermod_actors::{
+    model::NoRoom,
+    port::{Journal, JournalError, Read, ReadError, Rows, Write, Written},
+};
 use redb::{Database, ReadableDatabase};
 use tokio::{
     runtime::Handle,
@@ -28,6 +31,7 @@ use super::{
     fault::Fault,
     open::{self, OpenError, Store},
     read::{Halt, Reader},
+    room::Room,
     tables::META,
 };
 
@@ -43,13 +47,14 @@ pub enum Durability {
 
 /// The journal in a folder of this machine.
 ///
-/// Dropping it writes what is queued, and waits for that.
+/// Dropping it writes what is queued, and waits for that, but not for room on a full disk.
 pub struct RedbJournal {
     dir: PathBuf,
     pub(super) db: Arc<Database>,
     blobs: Blobs,
     /// How often it was restored.
     lineage: u64,
+    room: Arc<Room>,
     /// Taken by whoever removes something, or needs that nothing is removed.
     care: Arc<Semaphore>,
     /// `None` only while it is dropped.
@@ -64,7 +69,7 @@ impl RedbJournal {
     }
 
     pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
-        let Store { dir, db, epoch, places, spiller } = store;
+        let Store { dir, db, epoch, places, spiller, room } = store;
         let lineage = lineage(&db).map_err(|fault| open::explain(&dir, &dir.join(open::FILE), fault))?;
         let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
         let (jobs, queue) = channel();
@@ -72,6 +77,7 @@ impl RedbJournal {
             db: Arc::clone(&db),
             memory: Memory::new(epoch, places),
             spiller,
+            room: Arc::clone(&room),
             durability,
             pending: 0,
             failed: None,
@@ -81,7 +87,7 @@ impl RedbJournal {
             .spawn(move || committer.run(&queue))
             .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
         let care = Arc::new(Semaphore::new(1));
-        Ok(Self { dir, db, blobs, lineage, care, committer: Some((jobs, thread)) })
+        Ok(Self { dir, db, blobs, lineage, room, care, committer: Some((jobs, thread)) })
     }
 
     /// Cares for this store for as long as it is open.
@@ -133,7 +139,8 @@ impl Journal for RedbJournal {
             Ok(reader) => reader,
             Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
         };
-        match reader.read_short(&what) {
+        let short = if self.room.is_held() { Err(Halt::Long) } else { reader.read_short(&what) };
+        match short {
             Ok(rows) => ready(Ok(rows)).boxed(),
             Err(Halt::Failed(error)) => ready(Err(error)).boxed(),
             Err(Halt::Long) => match Handle::try_current() {
@@ -145,6 +152,10 @@ impl Journal for RedbJournal {
                 Err(_) => ready(reader.read(&what)).boxed(),
             },
         }
+    }
+
+    fn no_room(&self) -> Option<NoRoom> {
+        self.room.missing()
     }
 }
 
@@ -161,6 +172,7 @@ impl fmt::Debug for RedbJournal {
 impl Drop for RedbJournal {
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.committer.take() {
+            self.room.give_up();
             drop(jobs);
             if thread.join().is_err() {
                 tracing::error!(dir = %self.dir.display(), "the committer's thread has panicked");

@@ -4,6 +4,7 @@
 //! above 16 KiB, named by their SHA-256). One thread, the committer, does all writing; a batch is one transaction.
 //! - Reads run on a snapshot in the calling task as long as they are short (64 KiB of rows and nothing spilled, which is
 //!   below 0.2 ms); what is longer begins again on the blocking pool.
+//! - A full disk is waited for by the committer and by nobody else (`room.rs`, `disk.rs`): a commit takes longer then.
 //! - Fences: the epoch is a row that every opening raises, the incarnations within it are in the committer's memory.
 //! - An epoch that ended in order is marked. After any other one the unfinished runs are looked at when the store is opened,
 //!   and after another boot of the machine the file as a whole, unless it is large.
@@ -18,8 +19,11 @@ mod check;
 mod committer;
 mod compact;
 mod damage;
+mod disk;
 mod fault;
 mod files;
+#[cfg(test)]
+mod full_disk_tests;
 mod journal;
 mod log;
 mod look;
@@ -27,6 +31,7 @@ mod migrate;
 mod open;
 mod past;
 mod read;
+mod room;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
+    sync::Arc,
 };
 
 use hermod_actors::port::Clock as _;
@@ -14,11 +15,13 @@ use super::{
     backup,
     blobs::{Blobs, Spiller},
     compact::{Counted, compact},
+    disk::Disk,
     fault::Fault,
     files::{Files, System},
     look::{Look, look},
     migrate,
     past::{self, BOOT, EPOCH, End, SCHEMA_VERSION},
+    room::Room,
     tables::{META, Tables},
 };
 use crate::clock::{self, SystemClock};
@@ -99,6 +102,7 @@ pub(super) struct Store {
     /// The last place taken in the log.
     pub(super) places: u64,
     pub(super) spiller: Spiller,
+    pub(super) room: Arc<Room>,
 }
 
 /// What a store stands on, beside its own file.
@@ -106,6 +110,7 @@ pub(super) struct Ground {
     pub(super) files: Box<dyn Files>,
     /// The boot of the machine.
     pub(super) boot: u64,
+    pub(super) room: Arc<Room>,
 }
 
 impl Ground {
@@ -114,19 +119,25 @@ impl Ground {
         let boot = Sha256::digest(clock::boot());
         let mut first = [0; 8];
         first.copy_from_slice(&boot[..8]);
-        Self { files: Box::new(System), boot: u64::from_le_bytes(first) }
+        Self { files: Box::new(System), boot: u64::from_le_bytes(first), room: Arc::default() }
     }
 }
 
 pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
-    open_over(dir, Ground::here(), file)
+    let ground = Ground::here();
+    let room = Arc::clone(&ground.room);
+    open_over(dir, ground, |path| {
+        let file = locked(path)?;
+        let same = file.try_clone().map_err(Fault::at(path))?;
+        Ok(Disk::new(FileBackend::new(file)?, (Some(same), path.to_owned()), room))
+    })
 }
 
 /// Opens the store in `dir` over whatever keeps the bytes of the file whose path `backend` is given. It may belong to no
 /// other process from then on.
 pub(super) fn open_over<B: StorageBackend>(
     dir: &Path,
-    Ground { mut files, boot }: Ground,
+    Ground { mut files, boot, room }: Ground,
     backend: impl FnOnce(&Path) -> Result<B, Fault>,
 ) -> Result<Store, OpenError> {
     let path = dir.join(FILE);
@@ -149,11 +160,11 @@ pub(super) fn open_over<B: StorageBackend>(
     if let Some(above) = above.parent() {
         files.sync_folder(above).map_err(Fault::at(above)).map_err(explain)?;
     }
-    let spiller = Spiller::new(Blobs::new(blobs), files);
+    let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&room));
     if past.end != End::Orderly {
         look_at_ends(&path, &db, &spiller).map_err(explain)??;
     }
-    Ok(Store { dir: dir.to_owned(), db, epoch: begin.epoch, places, spiller })
+    Ok(Store { dir: dir.to_owned(), db, epoch: begin.epoch, places, spiller, room })
 }
 
 /// A store that is held to look at it, and not to work in it: no epoch begins.
@@ -178,7 +189,8 @@ pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
     let path = dir.join(FILE);
     let explain = |fault| explain(dir, &path, fault);
     fs::metadata(&path).map_err(Fault::at(&path)).map_err(explain)?;
-    let (db, bytes) = file(&path).and_then(|file| database(file, &path)).map_err(explain)?;
+    let file = locked(&path).and_then(|file| Ok(FileBackend::new(file)?));
+    let (db, bytes) = file.and_then(|file| database(file, &path)).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let past = past::read(&db, 0).map_err(explain)?.accept(&path)?;
     if !past.is_current() {
@@ -187,10 +199,10 @@ pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
     Ok(Held { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
 }
 
-/// The file of a store, held by this process alone.
-pub(super) fn file(path: &Path) -> Result<FileBackend, Fault> {
-    // The engine takes the same lock when it reads the file, which is too late: an unfinished one is cut before.
-    Ok(FileBackend::new(backup::take(path.parent().unwrap_or(path))?)?)
+/// The file of a store, held by this process alone. The engine takes the same lock when it reads the file, which is too late:
+/// an unfinished one is cut before.
+fn locked(path: &Path) -> Result<File, Fault> {
+    backup::take(path.parent().unwrap_or(path))
 }
 
 /// The database, and the size of its file.

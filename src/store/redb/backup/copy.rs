@@ -11,8 +11,8 @@ use crate::store::redb::{
     journal::RedbJournal,
     open::OpenError,
     tables::{
-        ACCOUNTS, GRAVES, INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        TAILS,
+        ACCOUNTS, GRAVES, INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS,
+        SESSIONS, TAILS,
     },
 };
 

@@ -16,8 +16,8 @@ use redb::{Builder, ReadableDatabase, ReadableTable};
 
 use super::overlay::Overlay;
 use crate::store::redb::{
-    files::{Files as _, System},
     fault::Fault,
+    files::{Files as _, System},
     open::{self, FILE, OpenError},
     past::EPOCH,
     tables::META,

@@ -1,7 +1,7 @@
 //! Power cuts under the committer, at any operation of the disk. `HERMOD_CUTS=10000` cuts more often, `HERMOD_SEED=N` plays
 //! one seed again.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
 use hermod_actors::port::Journal;
@@ -72,7 +72,7 @@ impl Disk {
 
     /// Opens the store on it, in some boot of the machine.
     pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<Store, OpenError> {
-        let ground = Ground { files: Box::new(spinning.drawer.clone()), boot };
+        let ground = Ground { files: Box::new(spinning.drawer.clone()), boot, room: Arc::default() };
         open_over(self.dir.path(), ground, |_| Ok(spinning.platter.clone()))
     }
 

@@ -1,0 +1,136 @@
+//! Room on a disk: how much is free, what is kept free, and which errors say that there is none.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use hermod_actors::{model::Shortage, port::Space};
+use rustix::{
+    fs::{StatVfs, fstatvfs, statvfs},
+    io::Errno,
+};
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+/// For so long what was seen is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// What outputs leave of a disk, so that there is room to record that their calls have ended ...
+const LEFT: u64 = 16 << 20;
+/// ... or, of a small one, one part of so many.
+const PARTS: u64 = 16;
+
+/// Whether an error says that there is no room: on the disk, or for this user on it.
+pub fn is_full(error: &io::Error) -> bool {
+    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+    error.raw_os_error().map_or(error.kind() == io::ErrorKind::StorageFull, |code| full.contains(&code))
+}
+
+/// Refuses so many bytes of an output, as a full disk does, if they would take what is left for records.
+pub fn check_left(file: impl AsFd, bytes: usize) -> io::Result<()> {
+    let seen = fstatvfs(file)?;
+    let whole = seen.f_blocks.saturating_mul(seen.f_frsize);
+    let left = LEFT.min(whole / PARTS);
+    // A file system that does not say how large it is says nothing of what is free.
+    if whole == 0 || free(&seen) >= left.saturating_add(bytes as u64) {
+        return Ok(());
+    }
+    Err(Errno::NOSPC.into())
+}
+
+fn free(seen: &StatVfs) -> u64 {
+    seen.f_bavail.saturating_mul(seen.f_frsize)
+}
+
+/// What was seen last, and when.
+type Seen = Option<(tokio::time::Instant, Option<Shortage>)>;
+
+/// Holds what is free where a path is against a reserve.
+#[derive(Debug)]
+pub struct FreeSpace {
+    path: PathBuf,
+    reserve: u64,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl FreeSpace {
+    /// With less than `reserve` bytes free at `path` there is a shortage; never with a reserve of 0.
+    pub fn new(path: &Path, reserve: u64) -> Self {
+        Self { path: path.to_owned(), reserve, seen: Arc::default() }
+    }
+}
+
+impl Space for FreeSpace {
+    fn shortage(&self) -> BoxFuture<'static, Option<Shortage>> {
+        let (path, reserve, seen) = (self.path.clone(), self.reserve, Arc::clone(&self.seen));
+        async move {
+            if reserve == 0 {
+                return None;
+            }
+            // Who comes while it is looked at waits for that.
+            let mut seen = seen.lock().await;
+            let now = tokio::time::Instant::now();
+            if let Some((at, shortage)) = &*seen
+                && now.duration_since(*at) < BELIEVED
+            {
+                return shortage.clone();
+            }
+            let shortage = spawn_blocking(move || look(&path, reserve)).await.ok().flatten();
+            *seen = Some((now, shortage.clone()));
+            shortage
+        }
+        .boxed()
+    }
+}
+
+fn look(path: &Path, reserve: u64) -> Option<Shortage> {
+    match statvfs(path) {
+        Ok(seen) if seen.f_blocks > 0 => {
+            let (free, path) = (free(&seen), path.display().to_string());
+            (free < reserve).then_some(Shortage { path, free, reserve })
+        }
+        Ok(_) => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "it cannot be seen how much room is left");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_that_there_is_no_room() {
+        let check = |error: io::Error, full| assert_eq!(is_full(&error), full, "{error}");
+        check(Errno::NOSPC.into(), true);
+        check(Errno::DQUOT.into(), true);
+        check(io::ErrorKind::StorageFull.into(), true);
+        check(Errno::FBIG.into(), false);
+        check(Errno::IO.into(), false);
+        check(io::ErrorKind::NotFound.into(), false);
+    }
+
+    #[tokio::test]
+    async fn a_shortage_is_seen_and_believed_for_a_second() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(FreeSpace::new(dir.path(), 0).shortage().await, None);
+        assert_eq!(FreeSpace::new(dir.path(), 1).shortage().await, None);
+        let all = FreeSpace::new(dir.path(), u64::MAX);
+        let shortage = all.shortage().await.expect("no disk has so much");
+        assert_eq!((shortage.path, shortage.reserve), (dir.path().display().to_string(), u64::MAX));
+        drop(dir);
+        assert!(all.shortage().await.is_some(), "it was not looked at again");
+    }
+
+    #[test]
+    fn outputs_leave_room() {
+        let file = tempfile::tempfile().unwrap();
+        check_left(&file, 1).unwrap();
+        assert!(is_full(&check_left(&file, usize::MAX / 2).unwrap_err()));
+    }
+}
