@@ -8,7 +8,7 @@ use std::{
 };
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SpawnErr};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     model::{BootId, Cause, Incarnation, RunId, SessionId},
@@ -81,8 +81,8 @@ pub(crate) struct Directory {
     pub(super) entries: BTreeMap<SessionId, Entry>,
     actors: HashMap<ActorId, SessionId>,
     pub(super) suspended: bool,
-    /// Whether it will be looked for sessions that have been idle for long.
-    pub(super) looking: bool,
+    /// The time after which it is looked for sessions that have been idle for long; it ends with the directory.
+    pub(super) looking: Option<JoinSet<()>>,
 }
 
 impl Directory {
@@ -90,7 +90,7 @@ impl Directory {
     pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
         let known = foundation.roster.with(|roster| roster.clone());
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, foundation, entries, actors, suspended: false, looking: false };
+        let mut directory = Self { me, foundation, entries, actors, suspended: false, looking: None };
         for (session, (tasks, goes_on, incarnation)) in known {
             let place = Place::Ending(Vec::new(), Next::Revive);
             directory
@@ -414,6 +414,7 @@ impl Directory {
     /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.suspended = true;
+        self.looking = None;
         self.foundation.roster.with(BTreeMap::clear);
         let mut tasks = Vec::new();
         for (_, entry) in take(&mut self.entries) {
