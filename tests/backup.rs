@@ -428,7 +428,7 @@ fn one_at_a_time_makes_a_backup_of_a_name() {
     let backup = beside(&world, "backup");
     let first = world.running(&["backup", "create", &backup]);
     until("it is begun", || Path::new(&format!("{backup}.part")).exists());
-    world.fails(&["backup", "create", &backup], 75, "another process makes this backup right now");
+    world.fails(&["backup", "create", &backup], 75, "another backup of this store is under way");
     // Who goes away is not waited for.
     first.signal(Signal::KILL);
     first.end();

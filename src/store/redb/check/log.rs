@@ -6,7 +6,7 @@ use std::{
 };
 
 use hermod_actors::model::{Body, Ended, RunId, Seq, SessionId, decode};
-use redb::ReadableTable;
+use redb::{ReadableTable, TableError};
 
 use super::pass::Pass;
 use crate::store::redb::{
@@ -63,7 +63,11 @@ impl Look<'_, '_> {
     /// Looks at every row.
     fn rows(&mut self) -> Result<(), Fault> {
         let txn = self.pass.txn;
-        let graves = txn.open_table(GRAVES)?;
+        let graves = match txn.open_table(GRAVES) {
+            // Nothing was removed, and no newer version has opened it since.
+            Err(TableError::TableDoesNotExist(_)) => None,
+            graves => Some(graves?),
+        };
         for row in txn.open_table(LOG)?.iter()? {
             let (place, row) = row?;
             let (place, row) = (place.value(), row.value());
@@ -77,7 +81,9 @@ impl Look<'_, '_> {
                 }
             };
             // What is left of a session that was removed goes too.
-            if graves.get(session.bits())?.is_some() {
+            if let Some(graves) = &graves
+                && graves.get(session.bits())?.is_some()
+            {
                 continue;
             }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
