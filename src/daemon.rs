@@ -24,6 +24,7 @@ use crate::{
     clock::{self, SystemClock},
     config::{Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
+    files,
     process::runner::Runner,
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
@@ -153,16 +154,18 @@ fn stage(script: Hash) -> Arc<str> {
 /// Keeps a script under its hash, for as long as a run may need it, and says how a run refers to it.
 pub fn keep_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash, ModelRef), StartError> {
     let hash = Hash::of(json);
-    let path = script_path(state, hash);
+    let (folder, path) = (state.join(SCRIPTS), script_path(state, hash));
     let write = || {
-        let part = path.with_extension("part");
-        fs::write(&part, json)?;
-        fs::File::open(&part)?.sync_all()?;
-        fs::rename(&part, &path)
+        // Another process may be keeping the same one.
+        let part = path.with_extension(format!("{}.part", std::process::id()));
+        files::remove(&part)?;
+        files::write(&part, json)?;
+        fs::rename(&part, &path)?;
+        files::sync_folder(&folder)
     };
     let keep = || {
-        fs::create_dir_all(state.join(SCRIPTS))?;
-        let _no_sweep = scripts::hold(&state.join(SCRIPTS), FlockOperation::LockShared)?;
+        files::make_folder(&folder)?;
+        let _no_sweep = scripts::hold(&folder, FlockOperation::LockShared)?;
         if path.exists() { scripts::touch(&path) } else { write() }
     };
     keep().map_err(|source| StartError::State { path: path.clone(), source })?;

@@ -13,6 +13,7 @@ pub mod credential;
 pub mod daemon;
 pub mod deaths;
 pub mod environment;
+mod files;
 pub mod models;
 pub mod ollama;
 pub mod process;

@@ -132,11 +132,7 @@ fn a_backup_of_working_runs_goes_on_elsewhere_and_does_nothing_twice() {
     let backup = beside(&world, "backup");
     let before = lines(&world, "load").values().sum::<usize>();
     let made = object(&world.ok(&["backup", "create", &backup, "--json"]));
-    assert_eq!(
-        (&made["counts"]["runs"], &made["counts"]["unfinished_runs"]),
-        (&json!(5), &json!(5)),
-        "{made}"
-    );
+    assert_eq!((&made["counts"]["runs"], &made["counts"]["open_runs"]), (&json!(5), &json!(5)), "{made}");
     until("the others go on", || lines(&world, "load").values().sum::<usize>() > before + 2);
     running.signal(Signal::KILL);
     running.end();
@@ -277,15 +273,24 @@ fn what_is_lost_in_the_store_is_told_and_hinders_no_backup() {
     let artifacts = files(&world.state().join("artifacts"));
     let lost = artifacts.keys().next().unwrap();
     fs::remove_file(lost).unwrap();
+    fs::remove_file(files(&world.state().join("blobs")).keys().next().unwrap()).unwrap();
     let backup = beside(&world, "backup");
     let told = format!("damaged   in the store itself, and so in its backup: artifacts/{}", {
         let session = lost.parent().unwrap().file_name().unwrap().to_str().unwrap();
         format!("{session}/{}", lost.file_name().unwrap().to_str().unwrap())
     });
     world.fails(&["backup", "create", &backup], 74, &told);
-    let output = world.run(&["backup", "verify", &backup]);
+    let output = world.run(&["backup", "verify", &backup, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("in the store itself"));
+    let verified = object(&String::from_utf8(output.stdout).unwrap());
+    let damage = verified["store_damage"].as_array().unwrap();
+    for (table, of_record) in [("appends", true), ("artifacts/", false), ("blobs/", false)] {
+        let is_told = |damage: &Value| {
+            damage["table"].as_str().unwrap().starts_with(table) && damage["seq"].is_u64() == of_record
+        };
+        assert!(damage.iter().any(is_told), "{table}: {verified}");
+    }
     ok(elsewhere(&world, &beside(&world, "restored"), &["backup", "restore", &backup]));
 }
 
@@ -423,7 +428,7 @@ fn one_at_a_time_makes_a_backup_of_a_name() {
     let backup = beside(&world, "backup");
     let first = world.running(&["backup", "create", &backup]);
     until("it is begun", || Path::new(&format!("{backup}.part")).exists());
-    world.fails(&["backup", "create", &backup], 75, "another process makes this backup right now");
+    world.fails(&["backup", "create", &backup], 75, "another backup of this store is under way");
     // Who goes away is not waited for.
     first.signal(Signal::KILL);
     first.end();

@@ -119,9 +119,9 @@ fn copy(from: &Path, to: &Path) {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy(&entry.path(), &target)
+            copy(&entry.path(), &target);
         } else {
-            drop(fs::copy(entry.path(), target))
+            fs::copy(entry.path(), target).unwrap();
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -20,7 +20,7 @@ use hermod_actors::{
 };
 use tokio::task::spawn_blocking;
 
-use crate::space::check_left;
+use crate::{files, space::check_left};
 
 const FOLDER: &str = "artifacts";
 /// Where files are until they are whole.
@@ -74,9 +74,8 @@ impl Artifacts for FileArtifacts {
         let keeper = KEEPERS.fetch_add(1, Ordering::Relaxed);
         let unfinished = folder.join(format!("{}.{}.{keeper}", name.session, name.handle()));
         off_thread(move || {
-            make_folder(&folder)?;
-            let mut options = OpenOptions::new();
-            let file = options.write(true).create_new(true).mode(0o600).open(&unfinished)?;
+            make_durable(&folder)?;
+            let file = files::make(&unfinished)?;
             let written = Written { file, unfinished: Unfinished(Some(unfinished)), since_sync: 0 };
             Ok(Box::new(InFile { written: Some(written), target }) as Box<dyn Keeper>)
         })
@@ -162,10 +161,10 @@ impl Keeper for InFile {
 impl Unfinished {
     fn become_whole(&mut self, target: &Path) -> io::Result<()> {
         let (Some(from), Some(folder)) = (&self.0, target.parent()) else { return Ok(()) };
-        make_folder(folder)?;
+        make_durable(folder)?;
         fs::rename(from, target)?;
         self.0 = None;
-        File::open(folder)?.sync_all()
+        files::sync_folder(folder)
     }
 }
 
@@ -181,10 +180,10 @@ impl Drop for Unfinished {
 
 /// Makes a folder that nobody else may enter; it and the one above it are durable. Who made it may have been killed before
 /// it synced them, so that is done even if it is there.
-fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+fn make_durable(path: &Path) -> io::Result<()> {
+    files::make_folder(path)?;
     // Both it and its parent may be new.
-    path.ancestors().skip(1).take(2).try_for_each(|above| File::open(above)?.sync_all())
+    path.ancestors().skip(1).take(2).try_for_each(files::sync_folder)
 }
 
 pub(super) async fn off_thread<T: Send + 'static>(

@@ -23,10 +23,7 @@ use super::{
 use crate::{
     clock::{SystemClock, rfc3339},
     control::{self, Fault, FaultKind},
-    store::redb::{
-        RedbJournal,
-        backup::{CopyError, Damage, Found, Snapshot, inspect},
-    },
+    store::redb::{Checked, Damage, Found, RedbJournal, Snapshot, Stopped, inspect},
 };
 
 /// Makes a backup of the store in `state`, as it was at this instant, in the folder `dir`. Blocks. What is damaged in the store
@@ -74,8 +71,8 @@ fn fill(
 ) -> Result<Manifest, BackupError> {
     let store = part.join(STORE);
     snapshot.copy(&store, stop)?;
-    let Found { schema, epoch, lineage, counts, blobs, artifacts, mut damage } =
-        inspect(&store, &state.join("blobs"), stop)?;
+    let Found { schema, epoch, lineage, checked } = inspect(&store, &state.join("blobs"), stop)?;
+    let Checked { counts, damages: mut damage, more, blobs, artifacts } = checked;
     let mut files = BTreeMap::from([(STORE.to_owned(), files::hashed(&store, stop)?)]);
     let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), Some(bytes)));
     let artifacts = artifacts.into_iter().map(|(name, bytes)| (format!("artifacts/{name}"), Some(bytes)));
@@ -84,18 +81,27 @@ fn fill(
             Ok(file) => {
                 if let Some(bytes) = bytes.filter(|bytes| *bytes != file.bytes) {
                     let why = format!("it has {} bytes, and should have {bytes}", file.bytes);
-                    damage.push(Damage { what: path.clone(), why });
+                    damage.push(Damage::file(&path, why));
                 }
                 files.insert(path, file);
             }
-            Err(why) => damage.push(Damage { what: path, why }),
+            Err(why) => damage.push(Damage::file(path, why)),
         }
     }
     damage.sort();
-    damage.dedup_by(|a, b| a.what == b.what);
-    let hermod = env!("CARGO_PKG_VERSION").to_owned();
-    let sizes = Manifest::sizes(&files);
-    Ok(Manifest { format: FORMAT, hermod, schema, epoch, lineage, created_at, counts, sizes, damage, files })
+    Ok(Manifest {
+        format: FORMAT,
+        hermod: env!("CARGO_PKG_VERSION").to_owned(),
+        schema,
+        epoch,
+        lineage,
+        created_at,
+        counts,
+        sizes: Manifest::sizes(&files),
+        damage,
+        more_damage: more,
+        files,
+    })
 }
 
 /// Copies a file of the store; why, if it is lost.
@@ -186,11 +192,11 @@ impl Pace {
         Self { stop, done, since: tokio::time::Instant::now() }
     }
 
-    fn after(&mut self, bytes: usize) -> Result<(), CopyError> {
+    fn after(&mut self, bytes: usize) -> Result<(), Stopped> {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         sleep(self.since.elapsed());
         self.since = tokio::time::Instant::now();
-        if self.stop.is_cancelled() { Err(CopyError::Stopped) } else { Ok(()) }
+        if self.stop.is_cancelled() { Err(Stopped) } else { Ok(()) }
     }
 }
 

@@ -3,10 +3,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::store::redb::{
-    OpenError,
-    backup::{CopyError, Damage},
-};
+use crate::store::redb::{CopyError, Damage, OpenError, Pace, Stopped};
 
 /// Why there is no backup, or no store out of one.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +79,7 @@ pub enum BackupError {
 
 /// Damages as text, one a line.
 fn list(damage: &[Damage]) -> String {
-    let lines = damage.iter().map(|damage| format!("\n  {}: {}", damage.what, damage.why));
+    let lines = damage.iter().map(|damage| format!("\n  {damage}"));
     lines.collect()
 }
 
@@ -98,12 +95,18 @@ impl From<CopyError> for BackupError {
     fn from(error: CopyError) -> Self {
         match error {
             CopyError::Busy => Self::Busy(error.to_string()),
-            CopyError::Stopped => Self::Stopped,
+            CopyError::Stopped(stopped) => stopped.into(),
             CopyError::Unfit(error) => Self::Store(error),
             CopyError::Failed(text) => Self::Copy(text),
         }
     }
 }
 
+impl From<Stopped> for BackupError {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
 /// Says of each batch of bytes whether to go on, and may wait before it does.
-pub type Stop<'s> = dyn FnMut(usize) -> Result<(), CopyError> + 's;
+pub type Stop<'s> = Pace<'s>;

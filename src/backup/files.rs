@@ -2,9 +2,9 @@
 
 use std::{
     fmt::Write as _,
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, File, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,7 @@ use super::{
     error::{BackupError, Stop},
     manifest::Listed,
 };
+use crate::files;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -27,15 +28,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// Writes a file that was not there.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
-    let written = make(path).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    written.map_err(BackupError::at(path))
-}
-
-fn make(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    files::write(path, bytes).map_err(BackupError::at(path))
 }
 
 /// Hashes a file.
@@ -48,9 +41,9 @@ pub(super) fn hashed(path: &Path, stop: &mut Stop) -> Result<Listed, BackupError
 pub(super) fn copied(from: &Path, to: &Path, stop: &mut Stop) -> Result<Listed, BackupError> {
     let source = File::open(from).map_err(BackupError::at(from))?;
     if let Some(folder) = to.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(BackupError::at(folder))?;
+        files::make_folder(folder).map_err(BackupError::at(folder))?;
     }
-    let mut target = make(to).map_err(BackupError::at(to))?;
+    let mut target = files::make(to).map_err(BackupError::at(to))?;
     let listed = through(source, (from, to), Some(&mut target), stop)?;
     target.sync_all().map_err(BackupError::at(to))?;
     Ok(listed)
@@ -89,8 +82,8 @@ pub(super) fn sync_folders(folder: &Path) -> Result<(), BackupError> {
     sync_folder(folder)
 }
 
-pub(super) fn sync_folder(folder: &Path) -> Result<(), BackupError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::at(folder))
+fn sync_folder(folder: &Path) -> Result<(), BackupError> {
+    files::sync_folder(folder).map_err(BackupError::at(folder))
 }
 
 /// A folder in the making, which this process alone has. Dropped before it has its name, it is removed.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{error::BackupError, files};
-use crate::store::redb::backup::{Counts, Damage};
+use crate::store::redb::{Counts, Damage};
 
 /// What this program writes. It reads no newer one.
 pub const FORMAT: u32 = 1;
@@ -40,6 +40,9 @@ pub struct Manifest {
     /// What was damaged in the store itself, and so is in here.
     #[serde(default)]
     pub damage: Vec<Damage>,
+    /// How much more was.
+    #[serde(default)]
+    pub more_damage: u64,
     /// Every file but those of the manifest, by path.
     pub files: BTreeMap<String, Listed>,
 }

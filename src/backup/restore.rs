@@ -12,7 +12,7 @@ use super::{
 use crate::{
     clock::{SystemClock, rfc3339},
     process::runner::Runner,
-    store::redb::backup::{Damage, Place, renew},
+    store::redb::{Damage, Place, renew},
 };
 
 /// What to do with a store that is there.
@@ -77,10 +77,7 @@ fn fill(
 ) -> Result<(), BackupError> {
     for (path, listed) in &manifest.files {
         if files::copied(&dir.join(path), &part.join(path), stop)? != *listed {
-            let damage = vec![Damage {
-                what: path.clone(),
-                why: "its content was changed while it was copied".into(),
-            }];
+            let damage = vec![Damage::file(path, "its content was changed while it was copied")];
             return Err(BackupError::Damaged { dir: dir.to_owned(), damage });
         }
     }

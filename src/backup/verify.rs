@@ -5,7 +5,7 @@ use super::{
     files,
     manifest::{Listed, Manifest, STORE},
 };
-use crate::store::redb::backup::{Damage, Found, inspect};
+use crate::store::redb::{Checked, CopyError, Damage, Found, inspect};
 
 /// A backup that was looked through.
 #[derive(Debug)]
@@ -32,32 +32,34 @@ pub fn verify(dir: &Path, stop: &mut Stop) -> Result<Verified, BackupError> {
             }
             Err(error) => return Err(error),
         };
-        damage.push(Damage { what: path.clone(), why });
+        damage.push(Damage::file(path, why));
     }
     match inspect(&dir.join(STORE), &dir.join("blobs"), stop) {
         Ok(found) => compare(&manifest, found, &mut damage),
-        Err(crate::store::redb::backup::CopyError::Unfit(error)) => {
-            damage.push(Damage { what: STORE.to_owned(), why: error.to_string() });
-        }
+        Err(CopyError::Unfit(error)) => damage.push(Damage::file(STORE, error.to_string())),
         Err(error) => return Err(error.into()),
     }
     // What was so in the store is so in every copy of it.
-    damage.retain(|found| manifest.damage.iter().all(|known| known.what != found.what));
+    damage.retain(|found| manifest.damage.iter().all(|known| !known.is_where(found)));
     damage.sort();
-    damage.dedup_by(|a, b| a.what == b.what);
     Ok(Verified { manifest, damage })
 }
 
 /// Whether what is in the store's file is what the manifest says, and every file is there that it refers to.
 fn compare(manifest: &Manifest, found: Found, damage: &mut Vec<Damage>) {
-    let Found { schema: _, epoch, lineage, counts, blobs, artifacts, damage: own } = found;
-    damage.extend(own);
+    let Found { schema: _, epoch, lineage, checked } = found;
+    let Checked { counts, damages, more, blobs, artifacts } = checked;
+    damage.extend(damages);
+    if more > manifest.more_damage {
+        let why = format!("{} places more are damaged", more - manifest.more_damage);
+        damage.push(Damage::file(STORE, why));
+    }
     if (epoch, lineage, counts) != (manifest.epoch, manifest.lineage, manifest.counts) {
         let why = format!(
             "it has {counts:?} in epoch {epoch}, and had {:?} in epoch {}",
             manifest.counts, manifest.epoch
         );
-        damage.push(Damage { what: STORE.to_owned(), why });
+        damage.push(Damage::file(STORE, why));
     }
     let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
     let artifacts = artifacts.into_iter().map(|(name, bytes)| (format!("artifacts/{name}"), bytes));
@@ -70,5 +72,5 @@ fn unlisted(files: &BTreeMap<String, Listed>, what: String, bytes: u64) -> Optio
         Some(listed) => format!("it has {} bytes, and a record says {bytes}", listed.bytes),
         None => "a record names it, and it is not in the backup".to_owned(),
     };
-    Some(Damage { what, why })
+    Some(Damage::file(what, why))
 }

@@ -22,7 +22,7 @@ pub(super) async fn execute(dir: PathBuf, form: Form, inquiry: &Inquiry) -> Resu
     let dir = std::path::absolute(&dir).map_err(place)?;
     let manifest = made(&dir, inquiry).await?;
     for damage in &manifest.damage {
-        say(format!("damaged   in the store itself, and so in its backup: {}: {}", damage.what, damage.why));
+        say(format!("damaged   in the store itself, and so in its backup: {damage}"));
     }
     match form {
         Form::Json => print_json(&object(&dir, &manifest))?,

@@ -39,7 +39,7 @@ pub(super) async fn execute(
         say(format!("replaced  the store that was there lies in {}", replaced.display()));
     }
     print(&format!("restored  {} of {}: {}", state.display(), manifest.created_at, line(&manifest)))?;
-    if manifest.counts.unfinished_runs > 0 {
+    if manifest.counts.open_runs > 0 {
         say(
             "unfinished runs go on with `hermod runs resume --all --wait`; what their commands were at is in doubt",
         );

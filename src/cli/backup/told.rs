@@ -4,10 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::{
-    backup::{Class, Manifest},
-    store::redb::backup::Damage,
-};
+use crate::backup::{Class, Manifest};
 
 /// How what came of it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +28,7 @@ pub(super) fn line(manifest: &Manifest) -> String {
         "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}",
         counts.sessions,
         counts.runs,
-        counts.unfinished_runs,
+        counts.open_runs,
         counts.records,
         of(Class::Store).bytes,
         files(Class::Blobs, "blobs"),
@@ -53,10 +50,7 @@ pub(super) fn object(dir: &Path, manifest: &Manifest) -> Value {
         "counts": manifest.counts,
         "sizes": manifest.sizes,
         "files": manifest.files.len(),
-        "store_damage": damages(&manifest.damage),
+        "store_damage": manifest.damage,
+        "more_store_damage": manifest.more_damage,
     })
-}
-
-pub(super) fn damages(damage: &[Damage]) -> Value {
-    damage.iter().map(|damage| json!({ "what": damage.what, "why": damage.why })).collect()
 }

@@ -1,8 +1,10 @@
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::{
     off_thread,
-    told::{Form, damages, line, object},
+    told::{Form, line, object},
 };
 use crate::{
     backup::{self, Verified},
@@ -16,16 +18,16 @@ pub(super) async fn execute(dir: PathBuf, form: Form) -> Result<Exit, Failure> {
     let at = dir.clone();
     let Verified { manifest, damage } = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
     for damage in &damage {
-        say(format!("damaged   {}: {}", damage.what, damage.why));
+        say(format!("damaged   {damage}"));
     }
     for damage in &manifest.damage {
-        say(format!("damaged   in the store itself, when this was made: {}: {}", damage.what, damage.why));
+        say(format!("damaged   in the store itself, when this was made: {damage}"));
     }
     match form {
         Form::Json => {
             let mut object = object(&dir, &manifest);
             object["ok"] = damage.is_empty().into();
-            object["damage"] = damages(&damage);
+            object["damage"] = json!(damage);
             print_json(&object)?;
         }
         Form::Text => {

@@ -12,7 +12,7 @@ use crate::{
     },
     daemon::{self, StartError},
     environment::Variables,
-    store::redb::{Checked, Damage, check},
+    store::redb::{Checked, check},
 };
 
 /// Read all of the store, and say what is damaged; no other hermod may have it open
@@ -71,16 +71,5 @@ fn text(checked: &Checked) -> String {
 }
 
 fn object(checked: &Checked) -> Value {
-    let counts: serde_json::Map<String, Value> =
-        counts(checked).into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-    let damage = |damage: &Damage| {
-        json!({
-            "table": damage.table,
-            "session": damage.session.map(|session| session.to_string()),
-            "seq": damage.seq,
-            "what": damage.what,
-        })
-    };
-    let damages: Vec<Value> = checked.damages.iter().map(damage).collect();
-    json!({ "checked": counts, "damages": damages, "more": checked.more })
+    json!({ "checked": checked.counts, "damages": checked.damages, "more": checked.more })
 }

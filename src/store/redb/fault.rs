@@ -1,5 +1,7 @@
 use std::{io, path::PathBuf};
 
+use super::pace::Stopped;
+
 /// Why the store does not work (any more). Its text is the engine's or the system's own, and where it happened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
@@ -7,6 +9,9 @@ pub(super) enum Fault {
     Engine(redb::Error),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
+    /// Who waits for a long piece of work does so no more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 impl Fault {

@@ -1,10 +1,6 @@
-use std::{
-    fmt::Debug,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::Path,
-};
+use std::{fmt::Debug, fs, io, path::Path};
+
+use crate::files;
 
 /// What the store does to folders and to files beside its own. What is not synced may be gone after a power loss: the
 /// bytes of a file until the file is, its name until the folder is.
@@ -29,14 +25,13 @@ pub(super) struct System;
 
 impl Files for System {
     fn make_folder(&mut self, path: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)
+        files::make_folder(path)
     }
 
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         // Made anew, so that nothing of an attempt that failed is in it, nor of a sync that did.
-        remove(path)?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| drop(remove(path)))
+        files::remove(path)?;
+        files::write(path, bytes).inspect_err(|_| drop(files::remove(path)))
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -44,13 +39,6 @@ impl Files for System {
     }
 
     fn sync_folder(&mut self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
-    }
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+        files::sync_folder(path)
     }
 }

@@ -103,11 +103,6 @@ pub(super) struct Row<'r> {
 }
 
 impl<'r> Row<'r> {
-    /// Whose row this is; `None` if it is too short to say.
-    pub(super) fn owner(bytes: &[u8]) -> Option<SessionId> {
-        bytes.first_chunk().map(|owner| SessionId::from_bits(u128::from_le_bytes(*owner)))
-    }
-
     /// Reads the row at `place`, which must belong to `session`.
     pub(super) fn parse(session: SessionId, place: u64, bytes: &'r [u8]) -> Result<Self, String> {
         let (owner, row) = Self::owned(place, bytes)?;

@@ -11,7 +11,7 @@
 //! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind: [`Care`] removes it.
 
 mod accounts;
-pub mod backup;
+mod backup;
 mod batch;
 mod blobs;
 mod care;
@@ -29,6 +29,7 @@ mod log;
 mod look;
 mod migrate;
 mod open;
+mod pace;
 mod past;
 mod read;
 mod room;
@@ -36,8 +37,10 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use backup::{CopyError, Found, PARTS, Place, Snapshot, inspect, renew};
 pub use care::{Care, CareError, Caring, Gone, Lookup, Mode, StoreFootprint, Tally, why};
 pub use check::{Artifacts, Checked, Counts, check};
 pub use damage::Damage;
 pub use journal::{Durability, RedbJournal};
 pub use open::OpenError;
+pub use pace::{Pace, Stopped};

@@ -311,6 +311,10 @@ pub(super) fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
     let path = path.to_owned();
     let error = match fault {
         Fault::File { path, source } => return OpenError::Io { path, source },
+        Fault::Stopped(stopped) => {
+            let source = io::Error::new(io::ErrorKind::Interrupted, stopped);
+            return OpenError::Io { path, source };
+        }
         Fault::Engine(error) => error,
     };
     if matches!(error, redb::Error::DatabaseAlreadyOpen) {

@@ -1,8 +1,8 @@
 use std::{borrow::Borrow, fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use redb::{
-    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
-    Value, backends::FileBackend,
+    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableHandle, Value,
+    backends::FileBackend,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -10,33 +10,14 @@ use crate::store::redb::{
     fault::Fault,
     journal::RedbJournal,
     open::OpenError,
-    tables::{
-        ACCOUNTS, GRAVES, INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS,
-        SESSIONS, TAILS,
-    },
+    pace::{Pace, Stopped},
+    tables::{self, Definition},
 };
 
 /// Bytes of rows in a transaction of the copy: the disk is never held for longer by one.
 const BATCH: usize = 1 << 20;
 /// Pages of the copy in memory.
 const CACHE: usize = 16 << 20;
-/// All tables that there are; one that is not here would be left out.
-const TABLES: &[&str] = &[
-    "meta",
-    "appends",
-    "tails",
-    "marks",
-    "inbox",
-    "accounts",
-    "sessions",
-    "session_keys",
-    "runs",
-    "runs_by_session",
-    "open_runs",
-    "keys",
-    "graves",
-];
-
 /// Why a copy was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
@@ -44,8 +25,8 @@ pub enum CopyError {
     #[error("a gc or another backup of this store is under way; try again when it has ended")]
     Busy,
     /// It was told to stop.
-    #[error("it was stopped")]
-    Stopped,
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// There is no store in the file, or one that this program does not know.
     #[error(transparent)]
     Unfit(OpenError),
@@ -62,7 +43,10 @@ impl CopyError {
 
 impl From<Fault> for CopyError {
     fn from(fault: Fault) -> Self {
-        Self::Failed(fault.to_string())
+        match fault {
+            Fault::Stopped(stopped) => Self::Stopped(stopped),
+            Fault::Engine(_) | Fault::File { .. } => Self::Failed(fault.to_string()),
+        }
     }
 }
 
@@ -85,14 +69,10 @@ impl RedbJournal {
 impl Snapshot {
     /// Copies all rows into a file that must not be there, which is closed and on disk then. Blocks; `pace` hears how many
     /// bytes have come after every batch, and may wait or stop it.
-    pub fn copy(
-        &self,
-        to: &Path,
-        pace: &mut dyn FnMut(usize) -> Result<(), CopyError>,
-    ) -> Result<(), CopyError> {
+    pub fn copy(&self, to: &Path, pace: &mut Pace<'_>) -> Result<(), CopyError> {
         let tables: Vec<_> =
             self.txn.list_tables().map_err(Fault::from)?.map(|table| table.name().to_owned()).collect();
-        if let Some(unknown) = tables.iter().find(|table| !TABLES.contains(&table.as_str())) {
+        if let Some(unknown) = tables.iter().find(|table| !tables::NAMES.contains(&table.as_str())) {
             return Err(CopyError::Failed(format!("the store has a table `{unknown}`, which no copy knows")));
         }
         let at = CopyError::at(to);
@@ -101,20 +81,7 @@ impl Snapshot {
         let db = FileBackend::new(file)
             .and_then(|file| Builder::new().set_cache_size(CACHE).create_with_backend(file))
             .map_err(|error| at(error.into()))?;
-        let mut copy = Copy { txn: &self.txn, to, db: &db, pace };
-        copy.table(META)?;
-        copy.table(LOG)?;
-        copy.table(TAILS)?;
-        copy.table(MARKS)?;
-        copy.table(INBOX)?;
-        copy.table(ACCOUNTS)?;
-        copy.table(SESSIONS)?;
-        copy.table(SESSION_KEYS)?;
-        copy.table(RUNS)?;
-        copy.table(RUNS_BY_SESSION)?;
-        copy.table(OPEN_RUNS)?;
-        copy.table(KEYS)?;
-        copy.table(GRAVES)?;
+        tables::visit(&mut Copy { txn: &self.txn, to, db: &db, pace })?;
         db.close().map_err(|error| at(error.into()))
     }
 }
@@ -123,13 +90,15 @@ struct Copy<'c> {
     txn: &'c ReadTransaction,
     to: &'c Path,
     db: &'c Database,
-    pace: &'c mut dyn FnMut(usize) -> Result<(), CopyError>,
+    pace: &'c mut Pace<'c>,
 }
 
-impl Copy<'_> {
+impl tables::Visit for Copy<'_> {
+    type Error = CopyError;
+
     fn table<K: Key + 'static, V: Value + 'static>(
         &mut self,
-        definition: TableDefinition<'static, K, V>,
+        definition: Definition<K, V>,
     ) -> Result<(), CopyError> {
         let from = self.txn.open_table(definition).map_err(Fault::from)?;
         let mut rows = from.iter().map_err(Fault::from)?;
@@ -161,6 +130,8 @@ impl Copy<'_> {
 
 #[cfg(test)]
 mod tests {
+    use redb::TableDefinition;
+
     use super::*;
     use crate::store::redb::{Durability, backup::inspect};
 
@@ -176,9 +147,9 @@ mod tests {
         let to = dir.path().join("copy");
         journal.snapshot().unwrap().copy(&to, &mut |_| Ok(())).unwrap();
         let found = inspect(&to, &dir.path().join("blobs"), &mut |_| Ok(())).unwrap();
-        assert_eq!((found.epoch, found.damage), (1, vec![]));
+        assert_eq!((found.epoch, found.checked.damages), (1, vec![]));
         let copied = Builder::new().open(&to).unwrap();
-        assert_eq!(copied.begin_read().unwrap().list_tables().unwrap().count(), TABLES.len());
+        assert_eq!(copied.begin_read().unwrap().list_tables().unwrap().count(), tables::NAMES.len());
     }
 
     #[test]
@@ -192,10 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn an_inspection_that_is_stopped_ends() {
+        let (dir, journal) = journal();
+        drop(journal);
+        let path = dir.path().join(crate::store::redb::open::FILE);
+        let stopped = inspect(&path, &dir.path().join("blobs"), &mut |_| Err(Stopped));
+        assert!(matches!(stopped, Err(CopyError::Stopped(Stopped))));
+    }
+
+    #[test]
     fn a_copy_that_is_stopped_ends() {
         let (dir, journal) = journal();
-        let stopped =
-            journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Err(CopyError::Stopped));
-        assert!(matches!(stopped, Err(CopyError::Stopped)));
+        let stopped = journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Err(Stopped));
+        assert!(matches!(stopped, Err(CopyError::Stopped(Stopped))));
     }
 }

@@ -8,6 +8,6 @@ mod overlay;
 mod swap;
 
 pub use copy::{CopyError, Snapshot};
-pub use inspect::{Counts, Damage, Found, inspect};
+pub use inspect::{Found, inspect};
 pub(super) use swap::{LINEAGE, take};
 pub use swap::{PARTS, Place, renew};

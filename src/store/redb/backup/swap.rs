@@ -15,12 +15,14 @@ use std::{
 use redb::{Builder, ReadableDatabase, ReadableTable};
 
 use super::overlay::Overlay;
-use crate::store::redb::{
-    fault::Fault,
-    files::{Files as _, System},
-    open::{self, FILE, OpenError},
-    past::EPOCH,
-    tables::META,
+use crate::{
+    files,
+    store::redb::{
+        fault::Fault,
+        open::{self, FILE, OpenError},
+        past::EPOCH,
+        tables::META,
+    },
 };
 
 /// The row of `meta` that counts restores.
@@ -51,7 +53,7 @@ pub(in crate::store::redb) fn take(dir: &Path) -> Result<File, Fault> {
 }
 
 fn sync(folder: &Path) -> Result<(), Fault> {
-    System.sync_folder(folder).map_err(Fault::at(folder))
+    files::sync_folder(folder).map_err(Fault::at(folder))
 }
 
 fn lock(path: &Path) -> Result<File, Fault> {
@@ -136,13 +138,12 @@ impl Place {
         let part = self.dir.join(PART);
         for name in PARTS {
             // What has no new part gets an empty one, so that the old one is not taken for it.
-            DirBuilder::new().recursive(true).mode(0o700).create(part.join(name))?;
+            files::make_folder(&part.join(name))?;
         }
-        fs::write(part.join(REPLACED), replaced)?;
-        File::open(part.join(REPLACED))?.sync_all()?;
-        File::open(&part)?.sync_all()?;
+        files::write(&part.join(REPLACED), replaced.as_bytes())?;
+        files::sync_folder(&part)?;
         fs::rename(&part, self.dir.join(READY))?;
-        File::open(&self.dir)?.sync_all()
+        files::sync_folder(&self.dir)
     }
 }
 
@@ -176,7 +177,7 @@ fn one_step(dir: &Path) -> Result<bool, Fault> {
     if new.try_exists().map_err(at(&new))? {
         let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > 0);
         if is_store && !old.try_exists().map_err(at(&old))? {
-            make(&replaced).map_err(at(&replaced))?;
+            files::make_folder(&replaced).map_err(at(&replaced))?;
             fs::hard_link(&own, &old).map_err(at(&old))?;
             sync(&replaced)?;
             return Ok(true);
@@ -196,18 +197,14 @@ fn move_part(name: &str, (dir, ready, replaced): (&Path, &Path, &Path)) -> io::R
     // What has no new part is there only until it is moved away: nobody works before all is done.
     let is_old = own.try_exists()? && (is_new || name == NOTES);
     if is_old {
-        make(replaced)?;
+        files::make_folder(replaced)?;
         fs::rename(&own, replaced.join(name))?;
-        File::open(replaced)?.sync_all()?;
+        files::sync_folder(replaced)?;
     } else if is_new {
         fs::rename(&new, &own)?;
-        File::open(dir)?.sync_all()?;
+        files::sync_folder(dir)?;
     }
     Ok(is_old || is_new)
-}
-
-fn make(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Waits until nobody else moves anything; `None` if nothing is left to be moved.

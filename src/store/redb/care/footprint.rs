@@ -1,14 +1,11 @@
 use std::fs;
 
-use redb::{Key, ReadTransaction, ReadableTableMetadata, TableDefinition, Value};
+use redb::{Key, ReadTransaction, ReadableTableMetadata, Value};
 
 use super::super::{
     blobs::Blobs,
     fault::Fault,
-    tables::{
-        ACCOUNTS, GRAVES, INBOX, KEYS, LOG, MARKS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        TAILS,
-    },
+    tables::{self, Definition, LOG, OPEN_RUNS, RUNS, SESSIONS, Visit},
 };
 
 /// What the store takes up.
@@ -34,10 +31,10 @@ pub struct StoreFootprint {
     pub blob_bytes: u64,
 }
 
-/// What a table takes up.
-#[derive(Default)]
-struct Size {
-    /// Bytes of its pages.
+/// What tables take up.
+struct Sizes<'t> {
+    txn: &'t ReadTransaction,
+    /// Bytes of their pages.
     pages: u64,
     rows: u64,
 }
@@ -47,30 +44,16 @@ pub(super) fn measure(
     file: &std::path::Path,
     blobs: &Blobs,
 ) -> Result<StoreFootprint, Fault> {
-    let log = size(txn, LOG)?;
-    let mut index = Size::default();
-    for more in [
-        size(txn, TAILS)?,
-        size(txn, MARKS)?,
-        size(txn, INBOX)?,
-        size(txn, ACCOUNTS)?,
-        size(txn, SESSIONS)?,
-        size(txn, SESSION_KEYS)?,
-        size(txn, RUNS)?,
-        size(txn, RUNS_BY_SESSION)?,
-        size(txn, OPEN_RUNS)?,
-        size(txn, KEYS)?,
-        size(txn, GRAVES)?,
-    ] {
-        index.pages += more.pages;
-        index.rows += more.rows;
-    }
+    let none = || Sizes { txn, pages: 0, rows: 0 };
+    let (mut log, mut all) = (none(), none());
+    log.table(LOG)?;
+    tables::visit(&mut all)?;
     let bytes = fs::metadata(file).map_err(Fault::at(file))?.len();
     let mut footprint = StoreFootprint {
         file: bytes,
-        free: bytes.saturating_sub(log.pages + index.pages),
+        free: bytes.saturating_sub(all.pages),
         records: log.rows,
-        index: index.rows,
+        index: all.rows - log.rows,
         sessions: txn.open_table(SESSIONS)?.len()?,
         runs: txn.open_table(RUNS)?.len()?,
         unfinished: txn.open_table(OPEN_RUNS)?.len()?,
@@ -84,11 +67,17 @@ pub(super) fn measure(
     Ok(footprint)
 }
 
-fn size<K: Key + 'static, V: Value + 'static>(
-    txn: &ReadTransaction,
-    table: TableDefinition<'static, K, V>,
-) -> Result<Size, Fault> {
-    let stats = txn.open_table(table)?.stats()?;
-    let (rows, rest) = (stats.stored_bytes(), stats.metadata_bytes() + stats.fragmented_bytes());
-    Ok(Size { pages: rows + rest, rows })
+impl Visit for Sizes<'_> {
+    type Error = Fault;
+
+    fn table<K: Key + 'static, V: Value + 'static>(
+        &mut self,
+        definition: Definition<K, V>,
+    ) -> Result<(), Fault> {
+        let stats = self.txn.open_table(definition)?.stats()?;
+        let (rows, rest) = (stats.stored_bytes(), stats.metadata_bytes() + stats.fragmented_bytes());
+        self.pages += rows + rest;
+        self.rows += rows;
+        Ok(())
+    }
 }

@@ -90,10 +90,11 @@ impl Bench {
 
     fn appended(&mut self, n: u128, change: impl FnOnce(&mut Append)) {
         let (fence, last) = *self.open.entry(n).or_insert_with(|| {
-            match block_on(self.journal.commit(vec![Write::Open(session(n))])).unwrap().pop().unwrap() {
-                Written::Opened(opened) => (opened.incarnation, opened.last),
-                other => panic!("{other:?}"),
-            }
+            let open = vec![Write::Open(session(n))];
+            let Written::Opened(opened) = block_on(self.journal.commit(open)).unwrap().pop().unwrap() else {
+                panic!("it is not opened")
+            };
+            (opened.incarnation, opened.last)
         });
         let mut append = Append::new(session(n), fence, last + 1, Vec::new());
         change(&mut append);
@@ -128,10 +129,12 @@ impl Bench {
     }
 
     fn records(&self, n: u128) -> Vec<StoredRecord> {
-        match self.read(Read::Records { session: session(n), from: 1, max: usize::MAX }) {
-            Rows::Records(records) => records,
-            other => panic!("{other:?}"),
-        }
+        let Rows::Records(records) =
+            self.read(Read::Records { session: session(n), from: 1, max: usize::MAX })
+        else {
+            panic!("records")
+        };
+        records
     }
 
     /// Whether anything in the store names the session.
@@ -235,8 +238,8 @@ fn next(seed: &mut u64) -> u64 {
 fn swept_between_appends(seed: u64) {
     let mut random = seed;
     let mut bench = Bench::new();
-    for n in 1..=4 {
-        bench.ended(n, 100, &[(n * 2) as u8, 1, 2, 4, 5]);
+    for n in 1..=4_u8 {
+        bench.ended(n.into(), 100, &[n * 2, 1, 2, 4, 5]);
     }
     let mut bench = bench.again();
     let care = bench.journal.care();
@@ -245,7 +248,7 @@ fn swept_between_appends(seed: u64) {
     let mut said: Vec<u8> = Vec::new();
     let mut write = |bench: &mut Bench, random: &mut u64| {
         for _ in 0..next(random) % 3 {
-            let text = (next(random) % 12) as u8;
+            let text = u8::try_from(next(random) % 12).unwrap();
             bench.appended(5, |append| append.records = vec![record(0, content(text))]);
             said.push(text);
         }
@@ -273,7 +276,7 @@ fn swept_between_appends(seed: u64) {
 }
 
 fn text_of(record: &Record) -> Option<String> {
-    if let Body::CallEnded(ended) = &record.body { Some(ended.end.content.to_string()) } else { None }
+    if let Body::CallEnded(ended) = &record.body { Some(ended.end.content.clone()) } else { None }
 }
 
 #[test]

@@ -1,73 +1,81 @@
 //! Rows beside the log: whether each can be read, and agrees with the records.
 
 use hermod_actors::model::{RunId, RunRow, RunState, SessionId, SessionRow};
-use redb::{ReadTransaction, ReadableTable};
+use redb::ReadableTable;
+use serde::de::IgnoredAny;
 
-use super::{Checked, log::Facts};
+use super::{
+    log::{Facts, ROW},
+    pass::Pass,
+};
 use crate::store::redb::{
     accounts,
-    blobs::Blobs,
     damage::Damage,
     fault::Fault,
-    look::json,
-    read,
     tables::{ACCOUNTS, INBOX, KEYS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
 };
 
 /// Looks at all of them.
-pub(super) fn look(
-    txn: &ReadTransaction,
-    facts: &Facts,
-    blobs: &Blobs,
-    checked: &mut Checked,
-) -> Result<(), Fault> {
-    sessions(txn, facts, blobs, checked)?;
-    runs(txn, facts, blobs, checked)?;
-    runs_by_session(txn, facts, checked)?;
-    open_runs(txn, facts, checked)?;
-    for key in txn.open_table(KEYS)?.iter()? {
-        let (key, run) = key?;
-        checked.counts.keys += 1;
-        let run = RunId::from_bits(run.value());
-        if !facts.runs.contains_key(&run) && !facts.any_damage() {
-            let what = format!("key `{}` stands for run {run}, which is not there", key.value());
-            checked.damage(Damage::store("keys", what));
-        }
-    }
+pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+    sessions(pass, facts)?;
+    runs(pass, facts)?;
+    runs_by_session(pass, facts)?;
+    open_runs(pass, facts)?;
+    keys(pass, facts)?;
+    let txn = pass.txn;
     for account in txn.open_table(ACCOUNTS)?.iter()? {
         let (id, account) = account?;
-        checked.counts.accounts += 1;
+        pass.heard(account.value().len())?;
+        pass.checked.counts.accounts += 1;
         if let Err(why) = accounts::decode(account.value()) {
             let what = format!("the account of run {}: {why}", RunId::from_bits(id.value()));
-            checked.damage(Damage::store("accounts", what));
+            pass.damage(Damage::store("accounts", what));
         }
     }
     for row in txn.open_table(INBOX)?.iter()? {
         let (key, item) = row?;
         let (session, row) = key.value();
-        checked.counts.inbox += 1;
-        checked.counts.blobs += u64::from(Blobs::is_spilled(item.value()));
-        if let Err(why) = read::item(blobs, item.value()) {
-            let what = format!("row {row}: {}", why.into_text());
-            checked.damage(Damage::of(SessionId::from_bits(session), "inbox", what));
+        pass.heard(item.value().len())?;
+        pass.checked.counts.inbox += 1;
+        if let Err(why) = pass.json::<IgnoredAny>(item.value()) {
+            let what = format!("row {row}: {why}");
+            pass.damage(Damage::of(SessionId::from_bits(session), "inbox", what));
         }
     }
     Ok(())
 }
 
-fn sessions(txn: &ReadTransaction, facts: &Facts, blobs: &Blobs, checked: &mut Checked) -> Result<(), Fault> {
+fn keys(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+    let runs = pass.txn.open_table(RUNS)?;
+    for key in pass.txn.open_table(KEYS)?.iter()? {
+        let (key, id) = key?;
+        pass.heard(key.value().len() + ROW)?;
+        pass.checked.counts.keys += 1;
+        let run = RunId::from_bits(id.value());
+        let is_known = facts.runs.contains_key(&run) || facts.any_damage();
+        if !is_known || runs.get(id.value())?.is_none() {
+            let what = format!("key `{}` stands for run {run}, which is not there", key.value());
+            pass.damage(Damage::store("keys", what));
+        }
+    }
+    Ok(())
+}
+
+fn sessions(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+    let txn = pass.txn;
     let (rows, keys) = (txn.open_table(SESSIONS)?, txn.open_table(SESSION_KEYS)?);
     for row in rows.iter()? {
         let (id, row) = row?;
+        pass.heard(row.value().len())?;
         let session = SessionId::from_bits(id.value());
-        let mut wrong = |table, what: String| checked.damage(Damage::of(session, table, what));
-        let row = match json::<SessionRow>(blobs, row.value()) {
+        let row = match pass.json::<SessionRow>(row.value()) {
             Ok(row) => row,
             Err(why) => {
-                wrong("sessions", format!("its row: {why}"));
+                pass.damage(Damage::of(session, "sessions", format!("its row: {why}")));
                 continue;
             }
         };
+        let mut wrong = |table, what: String| pass.damage(Damage::of(session, table, what));
         let known = facts.sessions.get(&session);
         match known.map(|known| (known.key.as_ref(), known.damaged)) {
             Some((Some(key), _)) if *key == row.key => {}
@@ -85,32 +93,34 @@ fn sessions(txn: &ReadTransaction, facts: &Facts, blobs: &Blobs, checked: &mut C
         let (key, id) = key?;
         if rows.get(id.value())?.is_none() {
             let what = format!("key `{}` stands for it, and it has no row", key.value());
-            checked.damage(Damage::of(SessionId::from_bits(id.value()), "session_keys", what));
+            pass.damage(Damage::of(SessionId::from_bits(id.value()), "session_keys", what));
         }
     }
     for session in facts.sessions.keys() {
         if rows.get(session.bits())?.is_none() {
-            checked.damage(Damage::of(*session, "sessions", "it has records, and no row"));
+            pass.damage(Damage::of(*session, "sessions", "it has records, and no row"));
         }
     }
     Ok(())
 }
 
-fn runs(txn: &ReadTransaction, facts: &Facts, blobs: &Blobs, checked: &mut Checked) -> Result<(), Fault> {
+fn runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+    let txn = pass.txn;
     let (rows, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
     let (open, by_session) = (txn.open_table(OPEN_RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
     for row in rows.iter()? {
         let (id, row) = row?;
-        checked.counts.runs += 1;
+        pass.heard(row.value().len())?;
+        pass.checked.counts.runs += 1;
         let run = RunId::from_bits(id.value());
-        let row = match json::<RunRow>(blobs, row.value()) {
+        let row = match pass.json::<RunRow>(row.value()) {
             Ok(row) => row,
             Err(why) => {
-                checked.damage(Damage::store("runs", format!("the row of run {run}: {why}")));
+                pass.damage(Damage::store("runs", format!("the row of run {run}: {why}")));
                 continue;
             }
         };
-        let mut wrong = |table, what: String| checked.damage(Damage::of(row.session, table, what));
+        let mut wrong = |table, what: String| pass.damage(Damage::of(row.session, table, what));
         if let Some(what) = disagreement(&row, facts) {
             wrong("runs", format!("run {run}: {what}"));
         }
@@ -128,8 +138,7 @@ fn runs(txn: &ReadTransaction, facts: &Facts, blobs: &Blobs, checked: &mut Check
     }
     for (run, known) in &facts.runs {
         if rows.get(run.bits())?.is_none() {
-            checked
-                .damage(Damage::of(known.session, "runs", format!("run {run} has no row")).at(known.first));
+            pass.damage(Damage::of(known.session, "runs", format!("run {run} has no row")).at(known.first));
         }
     }
     Ok(())
@@ -152,29 +161,36 @@ fn disagreement(row: &RunRow, facts: &Facts) -> Option<String> {
     }
 }
 
-fn runs_by_session(txn: &ReadTransaction, facts: &Facts, checked: &mut Checked) -> Result<(), Fault> {
+fn runs_by_session(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+    let txn = pass.txn;
+    let rows = txn.open_table(RUNS)?;
     for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
-        let (session, run) = row?.0.value();
-        let (session, run) = (SessionId::from_bits(session), RunId::from_bits(run));
+        let (session, id) = row?.0.value();
+        pass.heard(ROW)?;
+        let (session, run) = (SessionId::from_bits(session), RunId::from_bits(id));
         let is_known = facts.runs.get(&run).is_some_and(|known| known.session == session);
         let damaged = facts.sessions.get(&session).is_some_and(|session| session.damaged);
-        if !is_known && !damaged {
-            let what = format!("run {run} is not of this session");
-            checked.damage(Damage::of(session, "runs_by_session", what));
-        }
+        let what = match rows.get(id)? {
+            None => format!("run {run} has no row"),
+            Some(_) if is_known || damaged => continue,
+            Some(_) => format!("run {run} is not of this session"),
+        };
+        pass.damage(Damage::of(session, "runs_by_session", what));
     }
     Ok(())
 }
 
-fn open_runs(txn: &ReadTransaction, facts: &Facts, checked: &mut Checked) -> Result<(), Fault> {
+fn open_runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+    let txn = pass.txn;
     let rows = txn.open_table(RUNS)?;
     for row in txn.open_table(OPEN_RUNS)?.iter()? {
         let id = row?.0.value();
-        checked.counts.open_runs += 1;
+        pass.heard(ROW)?;
+        pass.checked.counts.open_runs += 1;
         if rows.get(id)?.is_none() {
             let run = RunId::from_bits(id);
             let what = format!("run {run} has no row");
-            checked.damage(match facts.runs.get(&run) {
+            pass.damage(match facts.runs.get(&run) {
                 Some(known) => Damage::of(known.session, "open_runs", what),
                 None => Damage::store("open_runs", what),
             });

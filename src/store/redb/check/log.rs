@@ -5,17 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::model::{Artifact, Body, Ended, RunId, Seq, SessionId, decode};
-use redb::{ReadTransaction, ReadableTable};
+use hermod_actors::model::{Body, Ended, RunId, Seq, SessionId, decode};
+use redb::{ReadableTable, TableError};
 
-use super::{Artifacts, Checked};
+use super::pass::Pass;
 use crate::store::redb::{
-    blobs::{Blobs, Unreadable},
     damage::Damage,
     fault::Fault,
     log::{Row, Tail, owner},
     tables::{GRAVES, LOG, MARKS, TAILS},
 };
+
+/// Bytes of a row of numbers.
+pub(super) const ROW: usize = 32;
 
 /// What the records say that index rows must agree with.
 #[derive(Default)]
@@ -41,36 +43,47 @@ pub(super) struct Run {
     pub(super) ended: Option<(Seq, Ended)>,
 }
 
-pub(super) struct Look<'a> {
-    checked: &'a mut Checked,
-    blobs: &'a Blobs,
-    artifacts: Artifacts<'a>,
-    pub(super) facts: Facts,
+/// Looks at all of it.
+pub(super) fn look(pass: &mut Pass<'_>) -> Result<Facts, Fault> {
+    let mut look = Look { pass, facts: Facts::default(), marks: BTreeSet::new() };
+    look.rows()?;
+    look.ends()?;
+    look.marks()?;
+    Ok(look.facts)
+}
+
+struct Look<'a, 'p> {
+    pass: &'a mut Pass<'p>,
+    facts: Facts,
     /// The marks that there must be.
     marks: BTreeSet<(u128, Seq, u64)>,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn new(checked: &'a mut Checked, blobs: &'a Blobs, artifacts: Artifacts<'a>) -> Self {
-        Self { checked, blobs, artifacts, facts: Facts::default(), marks: BTreeSet::new() }
-    }
-
+impl Look<'_, '_> {
     /// Looks at every row.
-    pub(super) fn rows(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
-        let graves = txn.open_table(GRAVES)?;
+    fn rows(&mut self) -> Result<(), Fault> {
+        let txn = self.pass.txn;
+        let graves = match txn.open_table(GRAVES) {
+            // Nothing was removed, and no newer version has opened it since.
+            Err(TableError::TableDoesNotExist(_)) => None,
+            graves => Some(graves?),
+        };
         for row in txn.open_table(LOG)?.iter()? {
             let (place, row) = row?;
             let (place, row) = (place.value(), row.value());
-            self.checked.counts.rows += 1;
+            self.pass.heard(row.len())?;
+            self.pass.checked.counts.rows += 1;
             let session = match owner(row) {
                 Ok(session) => session,
                 Err(why) => {
-                    self.checked.damage(Damage::store("appends", format!("row {place}: {why}")));
+                    self.pass.damage(Damage::store("appends", format!("row {place}: {why}")));
                     continue;
                 }
             };
             // What is left of a session that was removed goes too.
-            if graves.get(session.bits())?.is_some() {
+            if let Some(graves) = &graves
+                && graves.get(session.bits())?.is_some()
+            {
                 continue;
             }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
@@ -78,7 +91,7 @@ impl<'a> Look<'a> {
                 Ok(row) => self.row((session, &mut state), place, &row),
                 Err(why) => {
                     state.damaged = true;
-                    self.checked.damage(Damage::of(session, "appends", why));
+                    self.pass.damage(Damage::of(session, "appends", why));
                 }
             }
             self.facts.sessions.insert(session, state);
@@ -94,15 +107,15 @@ impl<'a> Look<'a> {
                 expected.last, expected.place, state.tail.last, state.tail.place
             );
             state.damaged = true;
-            self.checked.damage(Damage::of(session, "appends", what).at(row.first));
+            self.pass.damage(Damage::of(session, "appends", what).at(row.first));
         }
         state.tail = Tail { place, last: row.first.saturating_sub(1), ..state.tail };
         for (seq, stored) in row.records() {
-            self.checked.counts.records += 1;
+            self.pass.checked.counts.records += 1;
             state.tail.last = seq;
             if let Err(why) = stored.and_then(|stored| self.record((session, state), seq, stored)) {
                 state.damaged = true;
-                self.checked.damage(Damage::of(session, "appends", why).at(seq));
+                self.pass.damage(Damage::of(session, "appends", why).at(seq));
             }
         }
         if state.tail.grow() {
@@ -116,8 +129,7 @@ impl<'a> Look<'a> {
         seq: Seq,
         stored: &[u8],
     ) -> Result<(), String> {
-        self.checked.counts.blobs += u64::from(Blobs::is_spilled(stored));
-        let value = self.blobs.resolve(stored).map_err(Unreadable::into_text)?;
+        let value = self.pass.value(stored)?;
         let record = decode(&value).map_err(|error| error.to_string())?;
         match &record.body {
             Body::SessionOpened(opened) => state.key = Some(Arc::clone(&opened.key)),
@@ -126,7 +138,7 @@ impl<'a> Look<'a> {
                 if self.facts.runs.insert(accepted.run, run).is_some() {
                     return Err(format!("run {} was accepted before", accepted.run));
                 }
-                accepted.images.iter().try_for_each(|image| self.artifact(session, &image.artifact))?;
+                accepted.images.iter().try_for_each(|image| self.pass.artifact(session, &image.artifact))?;
             }
             Body::RunEnded(ended) => {
                 let run = self.facts.runs.get_mut(&ended.run).filter(|run| run.session == session);
@@ -141,7 +153,12 @@ impl<'a> Look<'a> {
             }
             Body::CallEnded(ended) => {
                 let images = ended.end.images.iter().map(|image| &image.artifact);
-                ended.end.artifact.iter().chain(images).try_for_each(|kept| self.artifact(session, kept))?;
+                ended
+                    .end
+                    .artifact
+                    .iter()
+                    .chain(images)
+                    .try_for_each(|kept| self.pass.artifact(session, kept))?;
             }
             Body::SessionRevived(_)
             | Body::RunStopping(_)
@@ -160,23 +177,13 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
-        self.checked.counts.artifacts += 1;
-        let name = &artifact.handle;
-        match (self.artifacts)(session, name) {
-            Ok(Some(bytes)) if bytes == artifact.bytes => Ok(()),
-            Ok(Some(bytes)) => Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes)),
-            Ok(None) => Err(format!("artifact {name} is missing")),
-            Err(error) => Err(format!("artifact {name}: {error}")),
-        }
-    }
-
-    /// Compares where sessions end, and the marks within them, with what the rows say.
-    pub(super) fn ends(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+    /// Compares where sessions end with what the rows say.
+    fn ends(&mut self) -> Result<(), Fault> {
         let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
-        self.checked.counts.sessions = unseen.len() as u64;
-        for tail in txn.open_table(TAILS)?.iter()? {
+        self.pass.checked.counts.sessions = unseen.len() as u64;
+        for tail in self.pass.txn.open_table(TAILS)?.iter()? {
             let (id, tail) = tail?;
+            self.pass.heard(ROW)?;
             let (session, tail) = (SessionId::from_bits(id.value()), Tail::of(tail.value()));
             unseen.remove(&session);
             let found = self.facts.sessions.get(&session).map_or(Tail::default(), |state| state.tail);
@@ -185,25 +192,31 @@ impl<'a> Look<'a> {
                     "it should end with record {} in row {}, and does with record {} in row {}",
                     tail.last, tail.place, found.last, found.place
                 );
-                self.checked.damage(Damage::of(session, "tails", what).at(tail.last));
+                self.pass.damage(Damage::of(session, "tails", what).at(tail.last));
             }
         }
         for session in unseen {
-            self.checked.damage(Damage::of(session, "tails", "nothing says where it ends"));
+            self.pass.damage(Damage::of(session, "tails", "nothing says where it ends"));
         }
+        Ok(())
+    }
+
+    /// Likewise the marks within them.
+    fn marks(&mut self) -> Result<(), Fault> {
         let mut unseen = std::mem::take(&mut self.marks);
-        for mark in txn.open_table(MARKS)?.iter()? {
+        for mark in self.pass.txn.open_table(MARKS)?.iter()? {
             let (key, place) = mark?;
+            self.pass.heard(ROW)?;
             let ((session, last), place) = (key.value(), place.value());
             if !unseen.remove(&(session, last, place)) {
                 let what =
                     format!("a mark names row {place}, where record {last} does not end a row to be marked");
-                self.checked.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+                self.pass.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
             }
         }
         for (session, last, place) in unseen {
             let what = format!("row {place} is not marked");
-            self.checked.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+            self.pass.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
         }
         Ok(())
     }

@@ -24,12 +24,16 @@ use super::{
     model::Book,
     power::{Disk, number},
 };
-use crate::store::redb::{Durability, RedbJournal, check::check_over, open::Store};
+use crate::store::redb::{
+    Durability, RedbJournal,
+    check::{Beside, check_over},
+    open::Store,
+};
 
 /// Runs that are given to a runtime.
 const RUNS: usize = 5;
 /// No run takes so long.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// A journal of which is noted what it acknowledges.
 #[derive(Debug)]
@@ -154,8 +158,8 @@ fn seed(seed: u64, cuts: &mut u64) -> Result<(), String> {
     on_runtime(finish(store, &book))?;
     disk.cut(&spinning, &mut chance);
     let mut store = disk.open(&disk.spin(None), 9).map_err(|error| error.to_string())?;
-    let checked = check_over(&mut store.db, store.spiller.blobs(), &|_, _| Ok(None))
-        .map_err(|fault| fault.to_string())?;
+    let beside = Beside { blobs: store.spiller.blobs(), artifacts: Some(&|_, _| Ok(None)) };
+    let checked = check_over(&mut store.db, beside).map_err(|fault| fault.to_string())?;
     match &checked.damages[..] {
         [] => Ok(()),
         [first, ..] => Err(format!("{first}, and {} more", checked.damages.len() - 1)),

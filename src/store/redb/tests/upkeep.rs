@@ -15,11 +15,11 @@ use super::{
 };
 use crate::store::redb::{
     Damage, OpenError, RedbJournal,
-    check::check_over,
+    check::{Beside, check_over},
     compact::compact_above,
     look::look,
     past::{self, End},
-    tables::{LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
+    tables::{INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
 };
 
 /// What schema 1 had: a row for each record.
@@ -188,7 +188,7 @@ fn spoiled(spoil: impl FnOnce(&redb::WriteTransaction)) -> (Vec<Damage>, Vec<Dam
     let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
     let blobs = crate::store::redb::blobs::Blobs::new(disk.dir().join("blobs"));
     let seen = look(&db, &blobs).unwrap();
-    let checked = check_over(&mut db, &blobs, &|_, _| Ok(None)).unwrap();
+    let checked = check_over(&mut db, Beside { blobs: &blobs, artifacts: Some(&|_, _| Ok(None)) }).unwrap();
     drop(db);
     let opened = disk.open(&disk.spin(None), 1).map(drop);
     (seen.damages, checked.damages, opened)
@@ -196,16 +196,18 @@ fn spoiled(spoil: impl FnOnce(&redb::WriteTransaction)) -> (Vec<Damage>, Vec<Dam
 
 fn first_run(txn: &redb::WriteTransaction) -> u128 {
     let open = txn.open_table(OPEN_RUNS).unwrap();
-    let run = open.first().unwrap().unwrap().0.value();
-    run
+    let (run, _) = open.first().unwrap().unwrap();
+    run.value()
+}
+
+#[track_caller]
+fn told(damages: &[Damage], table: &str, text: &str) {
+    let found = damages.iter().any(|damage| damage.table == table && damage.what.contains(text));
+    assert!(found, "{table}, {text}: {damages:?}");
 }
 
 #[test]
-fn what_is_one_sessions_is_told_and_what_is_the_stores_refused() {
-    let told = |damages: &[Damage], table: &str, text: &str| {
-        let found = damages.iter().any(|damage| damage.table == table && damage.what.contains(text));
-        assert!(found, "{table}, {text}: {damages:?}");
-    };
+fn what_is_one_sessions_is_told() {
     let (seen, _, opened) = spoiled(|_| {});
     assert_eq!(seen, []);
     opened.unwrap();
@@ -232,10 +234,15 @@ fn what_is_one_sessions_is_told_and_what_is_the_stores_refused() {
         told(damages, "session_keys", "its key");
     }
     opened.unwrap();
+}
+
+#[test]
+fn what_is_the_stores_is_refused() {
     // The row of an unfinished run is gone: nobody can say which runs are to go on.
     let (seen, checked, opened) = spoiled(|txn| {
         txn.open_table(RUNS).unwrap().remove(first_run(txn)).unwrap();
     });
+    told(&checked, "runs_by_session", "has no row");
     told(&seen, "open_runs", "has no row");
     told(&checked, "open_runs", "has no row");
     let refused = opened.unwrap_err().to_string();
@@ -247,6 +254,27 @@ fn what_is_one_sessions_is_told_and_what_is_the_stores_refused() {
     });
     told(&seen, "runs", &format!("the row of run {} cannot be read", RunId::from_bits(1 << 80)));
     assert!(matches!(opened, Err(OpenError::Corrupt { .. })));
+}
+
+#[test]
+fn an_index_row_of_a_run_that_is_not_there_is_told_whatever_else_is_damaged() {
+    let (_, checked, _) = spoiled(|txn| {
+        let mut log = txn.open_table(LOG).unwrap();
+        let places: Vec<u64> = log.iter().unwrap().map(|row| row.unwrap().0.value()).collect();
+        for place in places {
+            let mut row = log.get(place).unwrap().unwrap().value().to_vec();
+            row.pop();
+            log.insert(place, &*row).unwrap();
+        }
+        txn.open_table(RUNS).unwrap().retain(|_, _| false).unwrap();
+        txn.open_table(KEYS).unwrap().insert("lost", 99).unwrap();
+        txn.open_table(INBOX).unwrap().insert((1, 1), &b"no JSON"[..]).unwrap();
+    });
+    for table in ["keys", "open_runs", "runs_by_session"] {
+        let expect = if table == "keys" { "which is not there" } else { "has no row" };
+        told(&checked, table, expect);
+    }
+    told(&checked, "inbox", "row 1: ");
 }
 
 #[test]

@@ -1,0 +1,152 @@
+use std::{borrow::Cow, collections::BTreeMap, io, mem};
+
+use hermod_actors::{
+    model::{Artifact, SessionId},
+    port::ArtifactName,
+};
+use redb::ReadTransaction;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::store::redb::{
+    blobs::{Blobs, Unreadable},
+    damage::Damage,
+    fault::Fault,
+    pace::Pace,
+};
+
+/// So much damage is told one by one.
+const TOLD: usize = 1_000;
+/// Bytes that are looked at without hearing whether to go on.
+const BATCH: usize = 1 << 20;
+
+/// What a check has looked at, and what is wrong.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// How much was looked at.
+    pub counts: Counts,
+    /// What is wrong; of much, the first 1,000.
+    pub damages: Vec<Damage>,
+    /// How much more is wrong.
+    pub more: u64,
+    /// The spilled values that rows refer to, by their paths in the folder of blobs, with their bytes.
+    pub blobs: BTreeMap<String, u64>,
+    /// The artifacts that records name, with their bytes.
+    pub artifacts: BTreeMap<ArtifactName, u64>,
+}
+
+/// How much a check has looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Bytes of the store's file.
+    pub bytes: u64,
+    /// Sessions with records.
+    pub sessions: u64,
+    /// Records.
+    pub records: u64,
+    /// Rows of the log, of some records each.
+    pub rows: u64,
+    /// Rows of runs.
+    pub runs: u64,
+    /// Those that have not ended.
+    pub open_runs: u64,
+    /// Accounts.
+    pub accounts: u64,
+    /// Messages that wait in inboxes.
+    pub inbox: u64,
+    /// Idempotency keys.
+    pub keys: u64,
+    /// References to values in files of their own.
+    pub blobs: u64,
+    /// References to artifacts.
+    pub artifacts: u64,
+}
+
+impl Checked {
+    pub(super) fn damage(&mut self, damage: Damage) {
+        if self.damages.len() < TOLD {
+            self.damages.push(damage);
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Says how many bytes an artifact of a session has; `None` if there is none of this name.
+pub type Artifacts<'a> = &'a dyn Fn(SessionId, &str) -> io::Result<Option<u64>>;
+
+/// The files that a store refers to.
+#[derive(Clone, Copy)]
+pub(in crate::store::redb) struct Beside<'b> {
+    pub(in crate::store::redb) blobs: &'b Blobs,
+    /// `None` if somebody else looks at the artifacts.
+    pub(in crate::store::redb) artifacts: Option<Artifacts<'b>>,
+}
+
+/// One pass over all rows.
+pub(super) struct Pass<'p> {
+    pub(super) txn: &'p ReadTransaction,
+    pub(super) checked: Checked,
+    beside: Beside<'p>,
+    pace: &'p mut Pace<'p>,
+    /// Bytes since `pace` has heard of any.
+    unheard: usize,
+}
+
+impl<'p> Pass<'p> {
+    pub(super) fn new(
+        (txn, checked): (&'p ReadTransaction, Checked),
+        beside: Beside<'p>,
+        pace: &'p mut Pace<'p>,
+    ) -> Self {
+        Self { txn, checked, beside, pace, unheard: 0 }
+    }
+
+    pub(super) fn damage(&mut self, damage: Damage) {
+        self.checked.damage(damage);
+    }
+
+    /// Counts the bytes of a row that was looked at.
+    pub(super) fn heard(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.unheard += bytes;
+        if self.unheard < BATCH { Ok(()) } else { Ok((self.pace)(mem::take(&mut self.unheard))?) }
+    }
+
+    /// All was looked at.
+    pub(super) fn end(self) -> Result<Checked, Fault> {
+        (self.pace)(self.unheard)?;
+        Ok(self.checked)
+    }
+
+    /// The value that is stored so. A blob that it is in is noted.
+    pub(super) fn value<'v>(&mut self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
+        self.checked.counts.blobs += u64::from(Blobs::is_spilled(stored));
+        if let Some((path, bytes)) = Blobs::named(stored) {
+            self.unheard = self.unheard.saturating_add(usize::try_from(bytes).unwrap_or(BATCH));
+            self.checked.blobs.insert(path, bytes);
+        }
+        self.beside.blobs.resolve(stored).map_err(Unreadable::into_text)
+    }
+
+    /// The JSON that is stored so.
+    pub(super) fn json<T: DeserializeOwned>(&mut self, stored: &[u8]) -> Result<T, String> {
+        serde_json::from_slice(&self.value(stored)?).map_err(|error| error.to_string())
+    }
+
+    /// Notes an artifact that a record of this session names.
+    pub(super) fn artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
+        self.checked.counts.artifacts += 1;
+        let name = &artifact.handle;
+        let Some(known) = ArtifactName::of_handle(session, name) else {
+            return Err(format!("artifact {name} has a name that none can have"));
+        };
+        self.checked.artifacts.insert(known, artifact.bytes);
+        let Some(length) = self.beside.artifacts else { return Ok(()) };
+        match length(session, name) {
+            Ok(Some(bytes)) if bytes == artifact.bytes => Ok(()),
+            Ok(Some(bytes)) => Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes)),
+            Ok(None) => Err(format!("artifact {name} is missing")),
+            Err(error) => Err(format!("artifact {name}: {error}")),
+        }
+    }
+}
