@@ -8,7 +8,7 @@ use std::{
 };
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SpawnErr};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     model::{BootId, Cause, Incarnation, RunId, SessionId},
@@ -81,8 +81,8 @@ pub(crate) struct Directory {
     pub(super) entries: BTreeMap<SessionId, Entry>,
     actors: HashMap<ActorId, SessionId>,
     pub(super) suspended: bool,
-    /// Whether it will be looked for sessions that have been idle for long.
-    pub(super) looking: bool,
+    /// What waits to look for sessions that have been idle for long; it ends with this actor.
+    pub(super) looking: JoinSet<()>,
 }
 
 impl Directory {
@@ -90,7 +90,8 @@ impl Directory {
     pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
         let known = foundation.roster.with(|roster| roster.clone());
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, foundation, entries, actors, suspended: false, looking: false };
+        let mut directory =
+            Self { me, foundation, entries, actors, suspended: false, looking: JoinSet::new() };
         for (session, (tasks, goes_on, incarnation)) in known {
             let place = Place::Ending(Vec::new(), Next::Revive);
             directory

@@ -6,7 +6,7 @@
 use std::{mem::take, sync::Arc, time::Duration};
 
 use ractor::{ActorId, ActorRef};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     model::SessionId,
@@ -28,12 +28,11 @@ const LATE: u32 = 8;
 impl Directory {
     /// Looks for idle sessions after this time, unless that is to be done already.
     pub(super) fn look_in(&mut self, time: Duration) {
-        if self.looking || self.suspended {
+        if !self.looking.is_empty() || self.suspended {
             return;
         }
-        self.looking = true;
         let me = self.me.clone();
-        tokio::spawn(async move {
+        self.looking.spawn(async move {
             tokio::time::sleep(time).await;
             tell(&me, Inner::Look);
         });
@@ -41,7 +40,7 @@ impl Directory {
 
     /// Asks those to end that have been idle for long, and looks again when the next of them will have been.
     pub(super) fn look(&mut self) {
-        self.looking = false;
+        self.looking = JoinSet::new();
         let idle = self.foundation.idle;
         let now = Duration::from_millis(self.foundation.wiring.clock.monotonic_ms());
         let mut next = None::<Duration>;
