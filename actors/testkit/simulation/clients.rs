@@ -61,7 +61,9 @@ impl Clients {
         while tasks.join_next().await.is_some() {}
         // Runs that nobody was told of, and messages that have become runs.
         loop {
-            let open = self.outside.lock().book.open();
+            let mut open = self.outside.lock().book.open();
+            // Of a run that was said to have ended and has not, nothing more is to be heard: the judge finds it.
+            open.retain(|run| !self.outside.lock().book.results.contains_key(run));
             if open.is_empty() {
                 return;
             }

@@ -26,7 +26,7 @@ impl Plan {
             leases: dice.pick(&[1, 2, 1_000]),
             tool_calls: dice.pick(&[1, 2, 1_000]),
             is_watched: dice.chance(50),
-            idle_ms: dice.pick(&[1, 20, 200, 1_500, 60_000]),
+            idle_ms: dice.pick(&[1_000, 3_000, 60_000]),
         };
         let sessions = dice.between(1, 4);
         let runs = dice.pick(&[1, 1, 2, 2, 3, 4, 6]);
