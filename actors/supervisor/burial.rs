@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::{
     hub::Live,
     model::{
-        Amounts, Body, Cause, Ended, Incarnation, Outcome, Record, RunEnded, RunId, RunRow, RunState,
+        Amounts, Body, Cause, Ended, Incarnation, Outcome, Record, RunEnded, RunId, RunRow, RunState, Seq,
         SessionId, Settle,
     },
     persistence::{PersistenceMsg, Stored},
@@ -46,10 +46,11 @@ pub(super) async fn bury(
     }
     let mut append = Append::new(session, incarnation, last + 1, Vec::new());
     let (at, ended) = (wiring.clock.at(), Ended::because(Outcome::Failed, cause));
+    let active_ms = active_ms(journal, (session, last)).await.map_err(Unopened::Read)?;
     for (row, seq) in open.iter().zip(last + 1..) {
         let (run, iterations, usage) = (row.id, row.iterations, row.usage);
         let body = Body::RunEnded(RunEnded { run, ended: ended.clone(), iterations, usage });
-        append.records.push(Arc::new(Record { at, active_ms: 0, body }));
+        append.records.push(Arc::new(Record { at, active_ms, body }));
         append.ledger.settle.extend(settled(journal, row).await.map_err(Unopened::Read)?);
         append.index.push(Index::Run(Box::new(RunRow {
             state: RunState::Ended,
@@ -72,6 +73,17 @@ pub(super) async fn bury(
         }
         Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),
         Stored::Opened(_) | Stored::Closed(_) | Stored::Delivered => Err(other_question()),
+    }
+}
+
+/// How long the session has been alive, by its last record: for the limits of its other runs time goes on from there. What
+/// cannot be read goes on for nobody.
+async fn active_ms(journal: &dyn Journal, (session, last): (SessionId, Seq)) -> Result<u64, ReadError> {
+    match journal.read(Read::Records { session, from: last, max: 1 }).await {
+        Ok(Rows::Records(records)) => Ok(records.first().map_or(0, |stored| stored.record.active_ms)),
+        Ok(Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_))
+        | Err(ReadError::Record { .. }) => Ok(0),
+        Err(error @ (ReadError::Unavailable(_) | ReadError::Row { .. })) => Err(error),
     }
 }
 

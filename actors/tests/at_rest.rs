@@ -215,3 +215,29 @@ fn a_session_that_dies_of_an_order_at_rest_is_not_taken_up() {
         assert_eq!(row.state, RunState::Ended, "round {round}: its end is written all the same");
     });
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_goes_on_when_one_behind_it_is_given_up() {
+    let journal = MemoryJournal::new();
+    let limited = |journal: &MemoryJournal| {
+        let mut world = with(journal, endless());
+        world.defaults.spec.limits.timeout_ms = Some(10_000);
+        world
+    };
+    let runtime = start(limited(&journal)).await;
+    let (first, second) = (submit(&runtime).await, submit(&runtime).await);
+    tokio::time::sleep(STEP * 6).await;
+    // What the session is told last is what is known of its age.
+    runtime.steer(first.run, "go on").await.unwrap();
+    runtime.suspend().await;
+    let mut world = limited(&journal.reopened());
+    world.tools = vec![Arc::new(endless().finding(|_, _| pending()))];
+    let runtime = start(world).await;
+    runtime.give_up(second.run, "it dies").await.unwrap();
+    assert_eq!(runtime.row(second.run).await.unwrap().state, RunState::Ended);
+    let began = tokio::time::Instant::now();
+    runtime.revive_all().await.unwrap();
+    // Six of its ten seconds are over, and a call that does not end by itself has three more.
+    let ended = runtime.wait(first.run, None).await.unwrap().ended;
+    assert_eq!((ended.outcome, began.elapsed().as_secs()), (Outcome::TimedOut, 7));
+}

@@ -47,11 +47,15 @@ pub(super) struct Book {
     pub(super) stopped: BTreeSet<RunId>,
     /// Messages that were accepted: the number, the run, and the id.
     pub(super) steered: Vec<(usize, RunId, RunId)>,
+    /// Messages of which nobody knows whether they were accepted: the fault, its run in the plan, and how often it was said.
+    pub(super) unheard: BTreeMap<usize, (usize, usize)>,
     pub(super) decided: Vec<(CallId, Verdict)>,
     /// How the lives ended, for reading.
     pub(super) lives: Vec<String>,
     /// The faults that came about.
     pub(super) fired: BTreeSet<usize>,
+    /// What they and all else that went wrong are called.
+    pub(super) wrongs: BTreeSet<&'static str>,
 }
 
 impl Book {

@@ -1,4 +1,4 @@
-//! Those who use a runtime while it lives: they hand in tasks, wait, steer, stop and decide, and they strike.
+//! Those who use a runtime while it lives: they hand in tasks, wait, watch, and answer what they are asked.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -12,16 +12,12 @@ use super::{
     book::session_key,
     journal::Process,
     life::never,
-    outside::{Inner, Outside},
-    plan::{Event, Plan, RunPlan, What, Who},
+    outside::Outside,
+    plan::{Event, Plan, RunPlan, What},
 };
 use crate::{
     Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
-    model::{CallId, Doubt, EventBody, RunId, SessionId, StopReason, Verdict},
-    testkit::{
-        Part, Strike,
-        strike::{self, Struck},
-    },
+    model::{Doubt, EventBody, RunId, SessionId, Verdict},
 };
 
 /// Before somebody tries again.
@@ -39,9 +35,11 @@ pub(super) struct Clients {
 impl Clients {
     /// Does what is still to be done. Whether all is done; else the runtime is to be suspended.
     pub(super) async fn drive(&self, clients: &mut JoinSet<()>, tasks: &mut JoinSet<()>) -> bool {
+        self.at_rest().await;
         if let Err(error) = self.runtime.revive_all().await {
             self.unless_terminated("revive_all", &error);
         }
+        self.say_again(clients);
         for run in self.plan.runs.clone() {
             let this = self.clone();
             tasks.spawn(async move { this.see_through(&run).await });
@@ -63,7 +61,9 @@ impl Clients {
         while tasks.join_next().await.is_some() {}
         // Runs that nobody was told of, and messages that have become runs.
         loop {
-            let open = self.outside.lock().book.open();
+            let mut open = self.outside.lock().book.open();
+            // Of a run that was said to have ended and has not, nothing more is to be heard: the judge finds it.
+            open.retain(|run| !self.outside.lock().book.results.contains_key(run));
             if open.is_empty() {
                 return;
             }
@@ -130,7 +130,7 @@ impl Clients {
         }
     }
 
-    async fn submit(&self, run: &RunPlan) -> Result<Accepted, RunError> {
+    pub(super) async fn submit(&self, run: &RunPlan) -> Result<Accepted, RunError> {
         let mut spec = self.runtime.defaults().spec.clone();
         spec.limits = run.limits;
         spec.in_doubt = Doubt { then: run.in_doubt, patience_ms: run.patience_ms };
@@ -150,8 +150,8 @@ impl Clients {
         Ok(accepted)
     }
 
-    /// Lets happen what happens at its time. Ends when the runtime is to be suspended.
-    async fn events(&self, clients: &mut JoinSet<()>) {
+    /// What has not happened yet, in the order of times.
+    pub(super) fn still_to_come(&self) -> Vec<(u64, usize, Event)> {
         let mut events: Vec<(u64, usize, Event)> = Vec::new();
         for fault in &self.plan.faults {
             if let What::At(at, event) = fault.what
@@ -161,87 +161,41 @@ impl Clients {
             }
         }
         events.sort_by_key(|(at, n, _)| (*at, *n));
-        for (at, n, event) in events {
+        events
+    }
+
+    /// Lets happen what happens at its time. Ends when the runtime is to be suspended.
+    async fn events(&self, clients: &mut JoinSet<()>) {
+        for (at, n, event) in self.still_to_come() {
             tokio::time::sleep(self.at(at)).await;
             self.outside.lock().book.fired.insert(n);
             match event {
                 Event::Crash(pause) => {
+                    self.outside.goes_wrong(event.name());
                     self.process.die(pause);
                     never().await;
                 }
                 Event::Suspend(pause) => {
+                    self.outside.goes_wrong(event.name());
                     self.process.follow_with(pause);
                     return;
                 }
-                Event::Jump(by) => self.outside.lock().jumped += by,
-                Event::Unreadable(reads) => self.process.unreadable.store(reads, Ordering::SeqCst),
-                Event::Strike(..) | Event::Stop(_) | Event::Steer(_) | Event::Again(_) | Event::Decide(_) => {
-                    clients.spawn(self.clone().do_it(n, event));
+                Event::Jump(by) => {
+                    self.outside.goes_wrong(event.name());
+                    self.outside.lock().jumped += by;
                 }
+                Event::Unreadable(reads) => self.process.unreadable.store(reads, Ordering::SeqCst),
+                Event::Strike(..)
+                | Event::Stop(_)
+                | Event::StopAtRest(_)
+                | Event::StopLate(_)
+                | Event::Steer(_)
+                | Event::Again(_)
+                | Event::Decide(_)
+                | Event::DecideAtRest(_) => drop(clients.spawn(self.clone().do_it(n, event))),
             }
         }
         never().await;
-    }
-
-    async fn do_it(self, n: usize, event: Event) {
-        match event {
-            Event::Strike(who, how) => self.strike(who, how).await,
-            Event::Stop(run) => {
-                let Some(run) = self.outside.lock().run(run) else { return };
-                match self.runtime.stop(run.run, StopReason::Command).await {
-                    Ok(()) => drop(self.outside.lock().book.stopped.insert(run.run)),
-                    Err(error) => self.unless_terminated("stop", &error),
-                }
-            }
-            Event::Steer(run) => {
-                let Some(run) = self.outside.lock().run(run) else { return };
-                match self.runtime.steer(run.run, format!("steer-{n}.")).await {
-                    Ok(steered) => self.outside.lock().book.steered.push((n, steered.run, steered.next)),
-                    Err(RunError::Ended(_)) => {}
-                    Err(error) => self.unless_terminated("steer", &error),
-                }
-            }
-            Event::Again(run) => {
-                let Some(run) = self.plan.run(run).filter(|run| run.keyed) else { return };
-                self.outside.lock().book.handed_in.insert(run.n);
-                if let Err(error) = self.submit(run).await {
-                    self.unless_terminated("submit", &error);
-                }
-            }
-            Event::Decide(verdict) => {
-                let questions = self.outside.lock().book.questions();
-                for call in questions {
-                    self.decide(call, verdict).await;
-                }
-            }
-            Event::Crash(_) | Event::Suspend(_) | Event::Jump(_) | Event::Unreadable(_) => {}
-        }
-    }
-
-    async fn decide(&self, call: CallId, verdict: Verdict) {
-        match self.runtime.decide(call, verdict).await {
-            Ok(_) => self.outside.lock().book.decided.push((call, verdict)),
-            Err(RunError::NotAsked(_)) => {}
-            Err(error) => self.unless_terminated("decide", &error),
-        }
-    }
-
-    async fn strike(&self, who: Who, how: Strike) {
-        let part = match who {
-            Who::Root => Part::Root,
-            Who::Persistence => Part::Persistence,
-            Who::ProviderSupervisor => Part::ProviderSupervisor,
-            Who::Provider => Part::Provider,
-            Who::ToolExecutor => Part::ToolExecutor,
-            Who::SessionSupervisor => Part::SessionSupervisor,
-            Who::Session(session) => {
-                let Some(session) = self.outside.lock().book.session(session) else { return };
-                Part::Session(session)
-            }
-        };
-        self.process.may_end.fetch_or(matches!(who, Who::Root | Who::Persistence), Ordering::SeqCst);
-        // Who is dead already cannot be struck.
-        let (Struck::Told | Struck::Absent) = strike::try_strike(&self.runtime, part, how).await;
     }
 
     /// Answers what a person is asked, sooner or later, or never.
@@ -289,16 +243,9 @@ impl Clients {
     }
 
     /// An error that only the end of the runtime explains.
-    fn unless_terminated(&self, what: &str, error: &RunError) {
+    pub(super) fn unless_terminated(&self, what: &str, error: &RunError) {
         if !matches!(error, RunError::Terminated(_) | RunError::Read(_)) {
             self.outside.accuse("callers are told what is so", format!("{what}: {error}"));
         }
-    }
-}
-
-impl Inner {
-    /// What is known of a run of the plan.
-    fn run(&self, n: usize) -> Option<Accepted> {
-        self.book.accepted.get(&n).copied()
     }
 }

@@ -21,12 +21,12 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let house = House {
-            disk_ms: dice.pick(&[0, 0, 1, 7]),
+            disk_ms: dice.pick(&[0, 0, 1, 7, 150]),
             links: dice.pick(&[1, 1, 2]),
             leases: dice.pick(&[1, 2, 1_000]),
             tool_calls: dice.pick(&[1, 2, 1_000]),
             is_watched: dice.chance(50),
-            idle_ms: dice.pick(&[300, 2_000, 60_000, 60_000]),
+            idle_ms: dice.pick(&[1_000, 3_000, 60_000]),
         };
         let sessions = dice.between(1, 4);
         let runs = dice.pick(&[1, 1, 2, 2, 3, 4, 6]);
@@ -143,11 +143,12 @@ fn pause(dice: &mut Dice) -> Pause {
 }
 
 fn commit_fault(dice: &mut Dice) -> CommitFault {
-    match dice.below(10) {
+    match dice.below(11) {
         0..=2 => CommitFault::CrashBefore(pause(dice)),
         3..=5 => CommitFault::CrashAfter(pause(dice)),
         6 => CommitFault::Slow(dice.pick(&[50, 2_000, 30_000])),
         7 => CommitFault::Hangs(dice.chance(50), dice.pick(&[0, 300, 5_000]), pause(dice)),
+        8 => CommitFault::Strays(dice.between(1, 3), pause(dice)),
         _ => {
             let fault = dice.pick(&[
                 JournalFault::Error,
@@ -163,7 +164,7 @@ fn commit_fault(dice: &mut Dice) -> CommitFault {
 
 fn event(dice: &mut Dice, runs: &[RunPlan]) -> Event {
     let some = |dice: &mut Dice| runs[dice.index(runs.len())].n;
-    match dice.below(24) {
+    match dice.below(30) {
         0..=3 => Event::Crash(pause(dice)),
         4 | 5 => Event::Suspend(pause(dice)),
         6..=9 => Event::Strike(
@@ -190,6 +191,9 @@ fn event(dice: &mut Dice, runs: &[RunPlan]) -> Event {
         17 | 18 => Event::Steer(some(dice)),
         19 | 20 => Event::Again(some(dice)),
         21 | 22 => Event::Decide(dice.pick(&[Verdict::Allow, Verdict::Deny])),
-        _ => Event::Unreadable(dice.index(4)),
+        23 => Event::StopAtRest(some(dice)),
+        24 => Event::DecideAtRest(dice.pick(&[Verdict::Allow, Verdict::Deny])),
+        25..=28 => Event::StopLate(some(dice)),
+        _ => Event::Unreadable(dice.index(3) + 1),
     }
 }

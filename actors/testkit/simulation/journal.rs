@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -41,6 +41,8 @@ pub(super) struct Process {
     /// How many of the next reads fail, and how many have failed.
     pub(super) unreadable: AtomicUsize,
     unread: AtomicUsize,
+    /// What the next commit takes beyond the usual, in milliseconds.
+    pub(super) slows: AtomicU64,
 }
 
 impl Process {
@@ -96,11 +98,13 @@ impl LifeJournal {
         let mut inner = self.outside.lock();
         inner.book.commits += 1;
         let number = inner.book.commits;
+        inner.stray_arrives(number);
         let (n, fault) = self.faults.iter().find_map(|fault| match fault.what {
             What::Commit(at, what) if at == number => Some((fault.n, what)),
             What::Commit(..) | What::At(..) => None,
         })?;
         inner.book.fired.insert(n);
+        inner.book.wrongs.insert(fault.name());
         Some(fault)
     }
 
@@ -142,9 +146,11 @@ impl LifeJournal {
     async fn commits(self, batch: Vec<Write>, fault: Option<CommitFault>) -> Committed {
         let process = Arc::clone(&self.process);
         match fault {
-            None if self.disk_ms == 0 => self.write(batch).await,
             None => {
-                sleep(self.disk_ms).await;
+                let ms = self.disk_ms + process.slows.swap(0, Ordering::SeqCst);
+                if ms > 0 {
+                    sleep(ms).await;
+                }
                 self.write(batch).await
             }
             Some(CommitFault::Slow(ms)) => {
@@ -152,6 +158,15 @@ impl LifeJournal {
                 self.write(batch).await
             }
             Some(CommitFault::CrashBefore(pause)) => {
+                process.die(pause);
+                pending().await
+            }
+            Some(CommitFault::Strays(commits, pause)) => {
+                {
+                    let mut inner = self.outside.lock();
+                    let before = inner.book.commits + commits;
+                    inner.stray = Some((self.inner.clone(), batch, before));
+                }
                 process.die(pause);
                 pending().await
             }
@@ -224,6 +239,9 @@ impl Journal for LifeJournal {
                 .unreadable
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
                 .is_ok();
+        if fails {
+            self.outside.goes_wrong("unreadable records");
+        }
         // The third one of a session ends the runtime.
         if fails && self.process.unread.fetch_add(1, Ordering::SeqCst) >= 2 {
             self.process.may_end.store(true, Ordering::SeqCst);

@@ -36,6 +36,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("an effect that is told has happened", effects::at_least_once),
     ("attempts do not overlap", effects::no_overlap),
     ("accounts add up", spending::add_up),
+    ("what a provider told is booked", spending::told_is_booked),
     ("what is completed has an answer", completed_has_an_answer),
     ("a message is shown once", messages_are_shown),
     ("no message is overtaken", nothing_overtakes_a_message),

@@ -51,6 +51,9 @@ pub(super) fn lives(plan: &Arc<Plan>, outside: &Arc<Outside>, store: &MemoryJour
     // Each fault ends at most one life.
     for _ in 0..=plan.faults.len() + 1 {
         boot += u32::from(pause.reboots);
+        if pause.reboots {
+            outside.goes_wrong("machine starts anew");
+        }
         let process = Arc::new(Process::default());
         let journal = LifeJournal {
             inner: store.clone(),
@@ -73,6 +76,9 @@ pub(super) fn lives(plan: &Arc<Plan>, outside: &Arc<Outside>, store: &MemoryJour
         outside.lock().book.lives.push(format!("{end:?}"));
         pause = process.pause();
         process.die(pause);
+        if end != End::Done {
+            outside.lock().upset();
+        }
         outside.ended(pause.ms);
         drop(runtime);
         match end {

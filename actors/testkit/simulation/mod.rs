@@ -15,6 +15,8 @@ mod journal;
 mod judge;
 mod life;
 mod model;
+mod names;
+mod orders;
 mod outside;
 mod plan;
 mod quiet;
@@ -26,6 +28,7 @@ mod tools;
 mod views;
 
 pub use book::Violation;
+pub use names::WRONGS;
 pub use plan::Plan;
 pub use report::{Report, first_violation, simulate};
 pub use shrink::{shrunk, shrunk_while};

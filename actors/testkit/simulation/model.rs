@@ -50,6 +50,9 @@ impl Endpoint {
         let step = run.map_or(&nothing, |run| run.steps.get(at).unwrap_or(&run.last));
         let asked = self.outside.count(format!("{:?}.{at}", run.map(|run| run.n)));
         let mishap = step.mishaps.get(asked).copied();
+        if let Some(mishap) = mishap {
+            self.outside.goes_wrong(mishap.name());
+        }
         tokio::time::sleep(Duration::from_millis(step.ms)).await;
         let answered = said((run, at, step), mishap, request.max_tokens);
         let answered = match answered {
@@ -198,7 +201,7 @@ impl Call {
             let what = format!("{call} attempt {attempt} was asked while attempt {} was", asked.attempt);
             inner.book.accuse("attempts do not overlap", what);
         }
-        inner.asked.push(Asked { call, attempt, ended: None, told: None, shown });
+        inner.asked.push(Asked { call, attempt, ended: None, told: None, told_at: 0, shown });
         let n = inner.asked.len() - 1;
         drop(inner);
         Self { outside: Arc::clone(outside), n, ended: Mutex::default() }
@@ -206,7 +209,10 @@ impl Call {
 
     fn ends(&self, told: Option<Usage>) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(How::Finished);
-        self.outside.lock().asked[self.n].told = told;
+        let mut inner = self.outside.lock();
+        let now = inner.now();
+        let asked = &mut inner.asked[self.n];
+        (asked.told, asked.told_at) = (told, now);
     }
 }
 
@@ -244,6 +250,9 @@ impl Encoder for OddEncoder {
             for run in self.plan.runs.iter().filter(|run| run.encoder_panics) {
                 let is_its = *content.text == *format!("run-{}", run.n);
                 let panics = is_its && self.outside.first(format!("encoder {}", run.n));
+                if panics {
+                    self.outside.goes_wrong("encoder: panics");
+                }
                 assert!(!panics, "planned: the encoder panics");
             }
         }

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use futures::FutureExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -16,8 +17,8 @@ use super::{
 };
 use crate::{
     model::{Attempt, CallId, SessionId, Timestamp, Usage},
-    port::Clock,
-    testkit::clock::BEGINNING,
+    port::{Clock, Journal, Write, Written},
+    testkit::{MemoryJournal, clock::BEGINNING},
 };
 
 /// The world of one plan. One thread lives in it; the locks are for the compiler.
@@ -42,6 +43,10 @@ pub(super) struct Inner {
     pub(super) fenced: BTreeSet<(CallId, Attempt)>,
     /// What providers were asked, in order.
     pub(super) asked: Vec<Asked>,
+    /// When something was ended by force for the last time: the process, or an actor of it.
+    pub(super) upset: Option<u64>,
+    /// What a process has written that is gone, with its own handle of the store, and before which commit it arrives.
+    pub(super) stray: Option<(MemoryJournal, Vec<Write>, u64)>,
     /// What models of a session were shown last, without the postscript.
     pub(super) views: BTreeMap<SessionId, Vec<Value>>,
     /// What is done only once was done.
@@ -88,8 +93,9 @@ pub(super) struct Asked {
     pub(super) call: CallId,
     pub(super) attempt: Attempt,
     pub(super) ended: Option<How>,
-    /// What the provider has said that it used.
+    /// What the provider has said that it used, and when the process heard of it.
     pub(super) told: Option<Usage>,
+    pub(super) told_at: u64,
     /// Which messages to runs it has shown, by number.
     pub(super) shown: Vec<usize>,
 }
@@ -106,6 +112,8 @@ impl Outside {
             commands: BTreeMap::new(),
             fenced: BTreeSet::new(),
             asked: Vec::new(),
+            upset: None,
+            stray: None,
             views: BTreeMap::new(),
             once: BTreeSet::new(),
             counts: BTreeMap::new(),
@@ -162,6 +170,11 @@ impl Outside {
         self.lock().now()
     }
 
+    /// Something goes wrong as it is planned.
+    pub(super) fn goes_wrong(&self, wrong: &'static str) {
+        self.lock().book.wrongs.insert(wrong);
+    }
+
     /// Whether this is the first time that somebody asks so.
     pub(super) fn first(&self, what: String) -> bool {
         self.lock().once.insert(what)
@@ -180,6 +193,22 @@ impl Inner {
     pub(super) fn now(&self) -> u64 {
         let elapsed = self.began.map_or(0, |began| began.elapsed().as_millis());
         self.before + u64::try_from(elapsed).unwrap_or(u64::MAX)
+    }
+
+    /// The process or an actor of it is ended by force: what was on its way within it may be lost.
+    pub(super) fn upset(&mut self) {
+        self.upset = Some(self.now());
+    }
+
+    /// What a process that is gone has written reaches the store, if it does before this commit. Nothing comes of it: that
+    /// process would go on as if it were alive.
+    pub(super) fn stray_arrives(&mut self, commit: u64) {
+        let Some((store, batch, _)) = self.stray.take_if(|(.., before)| *before <= commit) else { return };
+        let written = store.commit(batch).now_or_never();
+        let written = written.and_then(Result::ok).unwrap_or_default();
+        for written in written.iter().filter(|written| !matches!(written, Written::Refused(_))) {
+            self.book.accuse("who is dead writes nothing", format!("{written:?} before commit {commit}"));
+        }
     }
 
     /// An attempt of a tool call begins. Gives its number among the deeds.

@@ -165,6 +165,8 @@ pub(super) enum CommitFault {
     Fails(JournalFault, Pause),
     /// The store does not answer, and the process ends so much later. Whether it is applied.
     Hangs(bool, u64, Pause),
+    /// The process ends, and what it writes reaches the store when the next ones have begun so many commits.
+    Strays(u64, Pause),
 }
 
 /// Between two lives.
@@ -184,11 +186,17 @@ pub(super) enum Event {
     /// The wall clock moves by so many milliseconds.
     Jump(i64),
     Stop(usize),
+    /// Likewise, without letting its session go on for that.
+    StopAtRest(usize),
+    /// It is stopped while its model answers, and nobody can hear of either before a message to it is written.
+    StopLate(usize),
     Steer(usize),
     /// A run is handed in again.
     Again(usize),
     /// Whatever is asked is answered so.
     Decide(Verdict),
+    /// Likewise, without letting sessions go on for that.
+    DecideAtRest(Verdict),
     /// So many reads of records fail.
     Unreadable(usize),
 }

@@ -1,4 +1,4 @@
-use std::{fmt, ops::Range, sync::Arc};
+use std::{collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
 use super::{
     book::Violation,
@@ -24,8 +24,8 @@ pub struct Report {
     pub journals: Vec<(SessionId, Vec<(Timestamp, Kind)>)>,
     /// How each life ended.
     pub lives: Vec<String>,
-    /// How many of its faults came about.
-    pub fired: usize,
+    /// What went wrong, of [`WRONGS`](super::WRONGS).
+    pub wrongs: BTreeSet<&'static str>,
     /// How many runs were accepted.
     pub runs: usize,
     /// A hash of every byte in the store's journals.
@@ -50,7 +50,7 @@ pub fn simulate(plan: &Plan) -> Report {
         runs: journals.values().flatten().filter(|record| record.body.kind() == Kind::RunAccepted).count(),
         journals: journals.iter().map(|(session, records)| (*session, kinds(records))).collect(),
         lives: std::mem::take(&mut inner.book.lives),
-        fired: inner.book.fired.len(),
+        wrongs: std::mem::take(&mut inner.book.wrongs),
         digest: Hash::of(&bytes),
     }
 }

@@ -40,6 +40,32 @@ pub(super) fn add_up(past: &Past<'_>) -> Found {
     found
 }
 
+/// What an answer has cost that reached the process is booked, however late it came, unless it was lost within it.
+pub(super) fn told_is_booked(past: &Past<'_>) -> Found {
+    let mut gone = BTreeSet::new();
+    for record in past.records() {
+        match &record.body {
+            Body::ModelAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
+            Body::LateSettled(late) => drop(gone.insert((late.call, late.attempt))),
+            Body::ModelFailed(failed) if is_lost(&failed.failure.class) => {
+                gone.insert((failed.call, failed.attempt));
+            }
+            _ => {}
+        }
+    }
+    let inner = past.inner;
+    let told = inner.asked.iter().filter_map(|asked| Some((asked, asked.told?)));
+    told.filter(|(asked, _)| inner.upset.is_none_or(|upset| upset < asked.told_at))
+        .filter(|(asked, _)| !gone.contains(&(asked.call, asked.attempt)) && !past.is_buried(asked.call.run))
+        .map(|(asked, usage)| format!("{} attempt {} told {usage:?}", asked.call, asked.attempt))
+        .collect()
+}
+
+/// Whether nobody knows what became of the attempt.
+const fn is_lost(class: &FailureClass) -> bool {
+    matches!(class, FailureClass::Lost | FailureClass::Interrupted)
+}
+
 fn sums(past: &Past<'_>) -> (BTreeMap<RunId, Sum>, Found) {
     let mut sums = Sums {
         past,

@@ -52,6 +52,10 @@ impl Tool for OddTool {
         let arguments = read(arguments)?;
         let panics =
             arguments.does == Does::PlanPanics && self.outside.first(format!("plan {}", arguments.of));
+        let is_due = panics || arguments.does != Does::PlanPanics;
+        if let Some(wrong) = arguments.does.name().filter(|_| is_due) {
+            self.outside.goes_wrong(wrong);
+        }
         assert!(!panics, "planned: the tool panics when it looks at its arguments");
         let intent = |effect: EffectClass| Intent::from(effect);
         Ok(match self.kind {

@@ -20,11 +20,11 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn reserve(&mut self, amounts: &Amounts) {
-        self.change(amounts, |there, more| there.checked_add(more));
+        self.change(amounts, u64::checked_add);
     }
 
     pub(super) fn give_back(&mut self, amounts: &Amounts) {
-        self.change(amounts, |there, less| there.checked_sub(less));
+        self.change(amounts, u64::checked_sub);
     }
 
     /// Its callers keep attempts, each of which is reserved and given back once.

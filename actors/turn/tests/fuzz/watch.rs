@@ -196,24 +196,21 @@ impl Watch {
         run.held.reserve(&started.reserved);
         run.made.0 += u32::from(started.attempt == 1);
         hold!(started.reserved.tokens > Some(started.max_tokens), "{started:?} reserves too little");
-        match self.failed.take().filter(|(call, ..)| *call == started.call) {
-            Some((_, attempt, request)) => {
-                hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
-                hold!(started.request == request, "a retry has another request");
-                self.shown.asked_again(turn, started)?;
-            }
-            None => {
-                hold!(started.attempt == 1, "{started:?} is the first attempt");
-                match self.again {
-                    true => self.shown.asked_again(turn, started)?,
-                    false => {
-                        let queued =
-                            |id| self.runs.iter().any(|run| run.id == id && run.state == State::Queued);
-                        self.shown.asked(turn, queued)?;
-                    }
-                }
-                self.shown.note_postscript(turn);
-            }
+        let failed = self.failed.take().filter(|(call, ..)| *call == started.call);
+        if let Some((_, attempt, request)) = failed {
+            hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
+            hold!(started.request == request, "a retry has another request");
+        } else {
+            hold!(started.attempt == 1, "{started:?} is the first attempt");
+        }
+        if failed.is_some() || self.again {
+            self.shown.asked_again(turn, started)?;
+        } else {
+            let queued = |id| self.runs.iter().any(|run| run.id == id && run.state == State::Queued);
+            self.shown.asked(turn, queued)?;
+        }
+        if failed.is_none() {
+            self.shown.note_postscript(turn);
         }
         self.asked = Some(started.clone());
         Ok(())

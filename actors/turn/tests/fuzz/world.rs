@@ -1,7 +1,7 @@
 //! A shell as `session/` is one, and the world around it, both driven by chance: inputs wait while an append is on its way
 //! to disk; what is durable is applied, and only then its effects are begun; all that is not durable may be lost.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, fmt::Write as _, sync::Arc};
 
 use super::{
     chance::Chance,
@@ -12,14 +12,11 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    model::{
-        Attempt, Body, CallId, CallStatus, Durable, Incarnation, Now, Record, SessionId, Timestamp, WhyAgain,
-        decode, encode,
-    },
+    model::{Attempt, Body, CallId, Durable, Incarnation, Now, Record, SessionId, Timestamp},
     turn::{Decision, Draft, Effect, Input, Turn, Waits, Want},
 };
 
-const SESSION: SessionId = SessionId::from_bits(1);
+pub(super) const SESSION: SessionId = SessionId::from_bits(1);
 
 /// How the world of one sequence is disposed.
 #[derive(Debug, Clone, Copy)]
@@ -38,25 +35,25 @@ pub(super) struct Mood {
 pub(super) struct World {
     pub(super) turn: Turn,
     /// What it begins with, until that is durable.
-    first: Option<Input>,
+    pub(super) first: Option<Input>,
     pub(super) now: Now,
     pub(super) mood: Mood,
-    journal: Vec<Durable<Arc<Record>>>,
+    pub(super) journal: Vec<Durable<Arc<Record>>>,
     /// The append on its way to disk, and what it was decided from.
-    flight: Option<(Decision, Vec<Input>)>,
-    waiting: VecDeque<Input>,
+    pub(super) flight: Option<(Decision, Vec<Input>)>,
+    pub(super) waiting: VecDeque<Input>,
     /// What was said in this life that may be said again, because it comes too late.
-    stale: Vec<Input>,
-    granted: Vec<(CallId, Attempt)>,
+    pub(super) stale: Vec<Input>,
+    pub(super) granted: Vec<(CallId, Attempt)>,
     /// Whether the last append was refused.
-    refused: bool,
+    pub(super) refused: bool,
     /// Nothing is begun any more: the session ends when nothing is on its way to disk.
     pub(super) rests: bool,
     pub(super) tasks: Vec<Task>,
     pub(super) outside: Outside,
     pub(super) watch: Watch,
     revival: u32,
-    boot: u64,
+    pub(super) boot: u64,
     pub(super) tally: Tally,
     /// What happens is told here, if somebody wants to know.
     pub(super) log: Option<Vec<String>>,
@@ -88,7 +85,7 @@ impl World {
         world
     }
 
-    fn begin_life(&mut self) {
+    pub(super) fn begin_life(&mut self) {
         self.revival += 1;
         let incarnation = Incarnation { epoch: 1, revival: self.revival };
         let boot = format!("b{}", self.boot);
@@ -247,75 +244,8 @@ impl World {
         }
     }
 
-    /// The disk answers.
-    pub(super) fn written(&mut self, chance: &mut Chance) -> Result<(), String> {
-        let Some((decision, inputs)) = self.flight.take() else { return Ok(()) };
-        if let Some(refusal) = self.watch.post(&decision.ledger)? {
-            self.tell(|| format!("  refused: {refusal}"));
-            self.granted.clear();
-            self.refused = true;
-            self.waiting = std::iter::once(Input::Refused(refusal))
-                .chain(inputs)
-                .chain(self.waiting.drain(..))
-                .collect();
-        } else {
-            self.tell(|| "  durable".into());
-            self.commit(&decision)?;
-            self.watch.is_settled(&inputs)?;
-            self.begin_due()?;
-        }
-        self.decide(chance)
-    }
-
-    fn commit(&mut self, decision: &Decision) -> Result<(), String> {
-        self.first = None;
-        let since = self.watch.last() + 1;
-        for record in &decision.records {
-            self.tally.record(&record.body);
-            let stored = encode(record);
-            hold!(decode(&stored).as_ref() == Ok(&**record), "{record:?} is stored as another");
-            let record = Durable::vouch(Arc::clone(record));
-            self.agrees_with_outside(&record.body, since)?;
-            self.turn.apply(&record);
-            self.watch
-                .record(&record, &self.turn)
-                .map_err(|why| format!("{}: {why}", record.body.kind().name()))?;
-            self.journal.push(record);
-        }
-        if matches!(decision.records.first().map(|record| &record.body), Some(Body::SessionRevived(_))) {
-            let at = decision.records[0].at;
-            let expired = self.turn.questions().into_iter().find(|(request, _)| request.expires_at <= at);
-            hold!(expired.is_none(), "revived, and still open is {expired:?}");
-        }
-        self.watch.appended((&decision.ledger, &decision.index), &self.turn)
-    }
-
-    /// What a record says of a tool call is so.
-    fn agrees_with_outside(&self, body: &Body, since: u64) -> Result<(), String> {
-        let (call, attempt, should_be_there) = match body {
-            Body::CallEnded(ended) if ended.attempt > 0 => match ended.end.status {
-                CallStatus::Ok => (ended.call, ended.attempt, true),
-                CallStatus::NotStarted => {
-                    let here = self.watch.started_since(ended.call, since);
-                    hold!(here, "{ended:?} may have begun");
-                    return Ok(());
-                }
-                CallStatus::Error | CallStatus::Stopped | CallStatus::InDoubt => return Ok(()),
-            },
-            Body::CallLost(lost) if lost.why == WhyAgain::NeverBegun => (lost.call, lost.attempt, false),
-            _ => return Ok(()),
-        };
-        let is_there = self.outside.has(call, attempt);
-        hold!(
-            is_there == should_be_there,
-            "{body:?}, and it has {}begun",
-            if is_there { "" } else { "not " }
-        );
-        Ok(())
-    }
-
     /// Starts what is due and not begun.
-    fn begin_due(&mut self) -> Result<(), String> {
+    pub(super) fn begin_due(&mut self) -> Result<(), String> {
         if self.first.is_some() {
             return Ok(());
         }
@@ -394,51 +324,6 @@ impl World {
         });
     }
 
-    /// The process dies, or the session's actor; what is on its way to disk arrives or does not. Another one takes up what
-    /// is in the journal, which must be what the first one knew.
-    pub(super) fn die(&mut self, chance: &mut Chance) -> Result<(), String> {
-        if let Some((decision, inputs)) = self.flight.take()
-            && chance.one_in(2)
-            && self.watch.post(&decision.ledger)?.is_none()
-        {
-            self.tell(|| "  durable, and nobody is told".into());
-            self.commit(&decision)?;
-            self.watch.is_settled(&inputs)?;
-        }
-        let reboots = chance.one_in(8);
-        self.boot += u64::from(reboots);
-        self.tell(|| format!("died{}", if reboots { ", and the machine starts anew" } else { "" }));
-        self.outside.die(reboots, chance);
-        self.tasks.clear();
-        self.waiting.clear();
-        self.stale.clear();
-        self.granted.clear();
-        (self.refused, self.rests) = (false, false);
-        let mut folded = Turn::empty(SESSION);
-        self.journal.iter().for_each(|record| folded.apply(record));
-        self.is_alike(&folded)?;
-        self.turn = folded;
-        self.now.active_ms = self.turn.active_ms;
-        self.now.at = self.now.at.plus_ms(chance.pick(&[0, 1, 1_000, 60_000]));
-        self.begin_life();
-        Ok(())
-    }
-
-    /// What the journal folds to is what was applied record by record.
-    fn is_alike(&self, folded: &Turn) -> Result<(), String> {
-        let (live, now) = (&self.turn, self.now);
-        hold!(live.due(now) == folded.due(now), "{:?} was due, and {:?} is", live.due(now), folded.due(now));
-        hold!(live.request_hash() == folded.request_hash(), "the journal folds to another view");
-        hold!(live.questions() == folded.questions(), "the journal folds to other questions");
-        hold!(live.parked() == folded.parked(), "the journal folds to another state");
-        if self.mood.is_thorough {
-            let (live, again) = (format!("{live:?}"), format!("{folded:?}"));
-            hold!(live == again, "the journal folds to\n{again}\nand not to\n{live}");
-            self.shown_as_it_is(folded)?;
-        }
-        Ok(())
-    }
-
     /// What is shown to models and persons of the state.
     pub(super) fn shown_as_it_is(&self, turn: &Turn) -> Result<(), String> {
         self.watch.shown.check_all(turn)?;
@@ -476,7 +361,9 @@ impl crate::turn::Bounds for NoBounds {
 
 fn told(now: Now, fed: &[Input], decision: &Decision) -> String {
     let mut told = format!("at {} ({} ms alive)", now.at.0, now.active_ms);
-    fed.iter().for_each(|input| told += &format!("\n  {input:?}"));
-    decision.records.iter().for_each(|record| told += &format!("\n    -> {:?}", record.body));
-    told
+    let written = fed.iter().try_for_each(|input| write!(told, "\n  {input:?}"));
+    let bodies = decision.records.iter().map(|record| &record.body);
+    let written =
+        written.and_then(|()| bodies.into_iter().try_for_each(|body| write!(told, "\n    -> {body:?}")));
+    written.map_or_else(|error| error.to_string(), |()| told)
 }
