@@ -4,6 +4,7 @@ use super::{
     error::{BackupError, Stop},
     files,
     manifest::{Listed, Manifest, STORE},
+    shelf,
 };
 use crate::store::redb::backup::{Damage, Found, inspect};
 
@@ -35,23 +36,25 @@ pub fn verify(dir: &Path, stop: &mut Stop) -> Result<Verified, BackupError> {
         damage.push(Damage { what: path.clone(), why });
     }
     match inspect(&dir.join(STORE), &dir.join("blobs"), stop) {
-        Ok(found) => compare(&manifest, found, &mut damage),
+        Ok(found) => damage.extend(compare((dir, &manifest), found)?),
         Err(crate::store::redb::backup::CopyError::Unfit(error)) => {
             damage.push(Damage { what: STORE.to_owned(), why: error.to_string() });
         }
         Err(error) => return Err(error.into()),
     }
-    // What was so in the store is so in every copy of it.
-    damage.retain(|found| manifest.damage.iter().all(|known| known.what != found.what));
     damage.sort();
     damage.dedup_by(|a, b| a.what == b.what);
     Ok(Verified { manifest, damage })
 }
 
 /// Whether what is in the store's file is what the manifest says, and every file is there that it refers to.
-fn compare(manifest: &Manifest, found: Found, damage: &mut Vec<Damage>) {
-    let Found { schema: _, epoch, lineage, counts, blobs, artifacts, damage: own } = found;
-    damage.extend(own);
+fn compare((dir, manifest): (&Path, &Manifest), found: Found) -> Result<Vec<Damage>, BackupError> {
+    let Found { schema: _, epoch, lineage, counts, blobs, artifacts, mut damage } = found;
+    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
+    let artifacts = shelf::kept(dir, &artifacts)?;
+    damage.extend(blobs.chain(artifacts).filter_map(|(path, bytes)| unlisted(&manifest.files, path, bytes)));
+    // What was so in the store is so in every copy of it. That says nothing of the files of this one.
+    damage.retain(|found| manifest.damage.iter().all(|known| known.what != found.what));
     if (epoch, lineage, counts) != (manifest.epoch, manifest.lineage, manifest.counts) {
         let why = format!(
             "it has {counts:?} in epoch {epoch}, and had {:?} in epoch {}",
@@ -59,9 +62,7 @@ fn compare(manifest: &Manifest, found: Found, damage: &mut Vec<Damage>) {
         );
         damage.push(Damage { what: STORE.to_owned(), why });
     }
-    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
-    let artifacts = artifacts.into_iter().map(|(name, bytes)| (format!("artifacts/{name}"), bytes));
-    damage.extend(blobs.chain(artifacts).filter_map(|(path, bytes)| unlisted(&manifest.files, path, bytes)));
+    Ok(damage)
 }
 
 fn unlisted(files: &BTreeMap<String, Listed>, what: String, bytes: u64) -> Option<Damage> {

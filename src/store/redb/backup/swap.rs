@@ -124,15 +124,10 @@ impl Place {
         Some((row(EPOCH)?, row(LINEAGE)?))
     }
 
-    /// Puts what is in [`Place::part`], all of it on disk, in the place of the store; what was there goes into the folder
-    /// `replaced` of this directory. A process that is killed in here leaves the old store, or the new one.
-    pub fn swap(&self, replaced: &str) -> io::Result<()> {
-        self.decide(replaced)?;
-        finish(&self.dir).map_err(io::Error::other)
-    }
-
-    /// After this it is the new one.
-    fn decide(&self, replaced: &str) -> io::Result<()> {
+    /// Says that what is in [`Place::part`], all of it on disk, is to take the place of the store, and that what was there goes
+    /// into the folder `replaced` of this directory. After this it is the store: a process that is killed in here leaves the
+    /// old one, or the new one.
+    pub fn decide(&self, replaced: &str) -> io::Result<()> {
         let part = self.dir.join(PART);
         for name in PARTS {
             // What has no new part gets an empty one, so that the old one is not taken for it.
@@ -141,8 +136,13 @@ impl Place {
         fs::write(part.join(REPLACED), replaced)?;
         File::open(part.join(REPLACED))?.sync_all()?;
         File::open(&part)?.sync_all()?;
-        fs::rename(&part, self.dir.join(READY))?;
-        File::open(&self.dir)?.sync_all()
+        fs::rename(&part, self.dir.join(READY))
+    }
+
+    /// Moves all into its place. If that fails, the next opening does it.
+    pub fn finish(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()?;
+        finish(&self.dir).map_err(io::Error::other)
     }
 }
 

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::model::{Artifact, Body, Ended, RunId, Seq, SessionId, decode};
+use hermod_actors::{
+    model::{Artifact, Body, Ended, RunId, Seq, SessionId, decode},
+    port::Presence,
+};
 use redb::{ReadTransaction, ReadableTable};
 
 use super::{Artifacts, Checked};
@@ -164,9 +167,11 @@ impl<'a> Look<'a> {
         self.checked.counts.artifacts += 1;
         let name = &artifact.handle;
         match (self.artifacts)(session, name) {
-            Ok(Some(bytes)) if bytes == artifact.bytes => Ok(()),
-            Ok(Some(bytes)) => Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes)),
-            Ok(None) => Err(format!("artifact {name} is missing")),
+            Ok(Presence::Present(bytes)) if bytes != artifact.bytes => {
+                Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes))
+            }
+            Ok(Presence::Present(_) | Presence::Removed(_)) => Ok(()),
+            Ok(Presence::Missing) => Err(format!("artifact {name} is missing")),
             Err(error) => Err(format!("artifact {name}: {error}")),
         }
     }

@@ -5,7 +5,7 @@ mod log;
 
 use std::{io, path::Path};
 
-use hermod_actors::model::SessionId;
+use hermod_actors::{model::SessionId, port::Presence};
 use redb::{Database, ReadableDatabase};
 
 use super::{
@@ -66,8 +66,8 @@ impl Checked {
     }
 }
 
-/// Says how many bytes an artifact of a session has; `None` if there is none of this name.
-pub type Artifacts<'a> = &'a dyn Fn(SessionId, &str) -> io::Result<Option<u64>>;
+/// Says what there is of an artifact of a session.
+pub type Artifacts<'a> = &'a dyn Fn(SessionId, &str) -> io::Result<Presence>;
 
 /// Checks the store in `dir`, which no process may have open, and which this program or one of the same schema has written.
 /// Blocks, for as long as it takes to read it.

@@ -154,8 +154,9 @@ fn seed(seed: u64, cuts: &mut u64) -> Result<(), String> {
     on_runtime(finish(store, &book))?;
     disk.cut(&spinning, &mut chance);
     let mut store = disk.open(&disk.spin(None), 9).map_err(|error| error.to_string())?;
-    let checked = check_over(&mut store.db, store.spiller.blobs(), &|_, _| Ok(None))
-        .map_err(|fault| fault.to_string())?;
+    let checked =
+        check_over(&mut store.db, store.spiller.blobs(), &|_, _| Ok(hermod_actors::port::Presence::Missing))
+            .map_err(|fault| fault.to_string())?;
     match &checked.damages[..] {
         [] => Ok(()),
         [first, ..] => Err(format!("{first}, and {} more", checked.damages.len() - 1)),
