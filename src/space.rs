@@ -31,14 +31,16 @@ pub fn is_full(error: &io::Error) -> bool {
 
 /// Refuses so many bytes of an output, as a full disk does, if they would take what is left for records.
 pub fn check_left(file: impl AsFd, bytes: usize) -> io::Result<()> {
+    if missing(file, bytes as u64)? == 0 { Ok(()) } else { Err(Errno::NOSPC.into()) }
+}
+
+/// The bytes that must become free on the disk of a file or folder, so that so many more leave what is left for records.
+pub fn missing(file: impl AsFd, bytes: u64) -> io::Result<u64> {
     let seen = fstatvfs(file)?;
     let whole = seen.f_blocks.saturating_mul(seen.f_frsize);
     let left = LEFT.min(whole / PARTS);
     // A file system that does not say how large it is says nothing of what is free.
-    if whole == 0 || free(&seen) >= left.saturating_add(bytes as u64) {
-        return Ok(());
-    }
-    Err(Errno::NOSPC.into())
+    Ok(if whole == 0 { 0 } else { left.saturating_add(bytes).saturating_sub(free(&seen)) })
 }
 
 fn free(seen: &StatVfs) -> u64 {
@@ -132,5 +134,9 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         check_left(&file, 1).unwrap();
         assert!(is_full(&check_left(&file, usize::MAX / 2).unwrap_err()));
+        assert_eq!(missing(&file, 1).unwrap(), 0);
+        let seen = fstatvfs(&file).unwrap();
+        let more = missing(&file, u64::MAX / 2).unwrap();
+        assert!(more > u64::MAX / 2 - seen.f_blocks * seen.f_frsize, "{more}");
     }
 }

@@ -115,7 +115,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/tool", &["process"]);
     check_rooms("src/store", &["clock", "files", "space"]);
     check_rooms("src/control", &["clock"]);
-    check_rooms("src/backup", &["clock", "control", "files", "process", "store"]);
+    check_rooms("src/backup", &["artifacts", "clock", "control", "files", "process", "space", "store"]);
     check_rooms("src/rehearsal", &[]);
     check_rooms("src/config", &["provider", "secret"]);
 }

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Lines, Running, World, kill_command, object, stderr, texts, until};
+use common::{Lines, Running, World, object, stderr, texts, until};
 use hermod::{
     config::Config,
     daemon::{self, Endpoints},
@@ -157,24 +157,15 @@ fn a_backup_of_working_runs_goes_on_elsewhere_and_does_nothing_twice() {
 #[test]
 fn what_a_restored_run_had_started_is_not_taken_for_never_begun() {
     let world = World::new();
-    let script = world.script(&json!([
-        shell("echo $$ >> ran; while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done"),
-        { "say": "result: {{result:1.1}}" },
-    ]));
-    let running = world.running(&["run", &script, "wait"]);
-    until("the command runs", || {
-        fs::read_to_string(world.work().join("ran")).is_ok_and(|ran| ran.ends_with('\n'))
-    });
-    running.signal(Signal::KILL);
-    running.end();
+    left_alone(&world);
     let (backup, again) = (beside(&world, "backup"), beside(&world, "again"));
     world.ok(&["backup", "create", &backup]);
-    world.fails(&["backup", "restore", &backup, "--replace"], 75, "1 of the commands that the store's runs");
-    kill_command(&world);
     // A backup of what was restored, restored: its lineage is a new one again.
     for (lineage, from) in [(1, &backup), (2, &again)] {
         let restored = object(&world.ok(&["backup", "restore", from, "--replace", "--json"]));
-        assert_eq!(restored["lineage"], lineage);
+        // The command has outlived its hermod, and not its store.
+        assert_eq!((&restored["lineage"], &restored["ended"]), (&json!(lineage), &json!(2 - lineage)));
+        assert_eq!(commands(&world), 0);
         assert!(Path::new(restored["replaced"].as_str().unwrap()).join("hermod.redb").exists());
         if lineage == 1 {
             world.ok(&["backup", "create", &again]);
@@ -186,6 +177,99 @@ fn what_a_restored_run_had_started_is_not_taken_for_never_begun() {
     let journal = world.journal("last");
     let ends: Vec<&Value> = journal.iter().filter(|record| record["kind"] == "call.ended").collect();
     assert!(ends.len() == 1 && ends[0]["status"] == "in_doubt", "{ends:?}");
+}
+
+/// How many shells that note that they ran are there still.
+fn commands(world: &World) -> usize {
+    let ran = fs::read_to_string(world.work().join("ran")).unwrap();
+    ran.lines().filter(|pid| Path::new("/proc").join(pid).exists()).count()
+}
+
+/// Leaves a command behind whose `hermod` was killed.
+fn left_alone(world: &World) {
+    let script = world.script(&json!([
+        shell("echo $$ >> ran; while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done"),
+        { "say": "done" },
+    ]));
+    let running = world.running(&["run", &script, "wait"]);
+    until("the command runs", || {
+        fs::read_to_string(world.work().join("ran")).is_ok_and(|ran| ran.ends_with('\n'))
+    });
+    running.signal(Signal::KILL);
+    running.end();
+    assert_eq!(commands(world), 1);
+}
+
+#[test]
+fn commands_of_a_store_that_cannot_be_opened_do_not_stand_in_the_way() {
+    let world = World::new();
+    full(&world);
+    let backup = beside(&world, "backup");
+    world.ok(&["backup", "create", &backup]);
+    left_alone(&world);
+    let store = world.state().join("hermod.redb");
+    fs::write(&store, "no store").unwrap();
+    world.fails(&["stop", "--all"], 74, "cannot be used as a store");
+    let restored = object(&world.ok(&["backup", "restore", &backup, "--replace", "--json"]));
+    assert_eq!((&restored["ended"], commands(&world)), (&json!(1), 0));
+    // What it had begun is known still, where the old store lies.
+    let replaced = Path::new(restored["replaced"].as_str().unwrap());
+    assert_eq!(fs::read_dir(replaced.join("spool")).unwrap().count(), 1);
+}
+
+#[test]
+fn commands_that_no_run_of_the_store_has_started_are_told_and_can_be_stopped() {
+    let world = World::new();
+    full(&world);
+    let backup = beside(&world, "backup");
+    world.ok(&["backup", "create", &backup]);
+    left_alone(&world);
+    fs::remove_file(world.state().join("hermod.redb")).unwrap();
+    let runner = fs::read_dir(world.state().join("spool")).unwrap().next().unwrap().unwrap().path();
+    let pid = object(&fs::read_to_string(runner.join("started")).unwrap())["pid"].clone();
+    world.fails(&["backup", "restore", &backup], 75, &format!("(process {pid})"));
+    assert_eq!(world.ok(&["stop", "--all"]), "no run is unfinished\n");
+    assert_eq!((commands(&world), runner.exists()), (0, false));
+}
+
+#[test]
+fn damage_that_is_known_hides_no_other_of_the_same_file() {
+    let world = World::new();
+    full(&world);
+    let artifact = files(&world.state().join("artifacts")).into_keys().next().unwrap();
+    let bytes = fs::read(&artifact).unwrap();
+    fs::write(&artifact, &bytes[..bytes.len() / 2]).unwrap();
+    let backup = beside(&world, "backup");
+    world.fails(&["backup", "create", &backup], 74, "in the store itself");
+    world.ok(&["backup", "verify", &backup]);
+    let path = artifact.strip_prefix(world.state()).unwrap();
+    let copy = Path::new(&backup).join(path);
+    let known = fs::read(&copy).unwrap();
+    let mut flipped = known.clone();
+    flipped[7] ^= 1;
+    let told = |why: &str| format!("damaged   {}: {why}", path.display());
+    for (bytes, why) in [(&flipped[..], "its content was changed"), (&known[1..], "it has ")] {
+        fs::write(&copy, bytes).unwrap();
+        world.fails(&["backup", "verify", &backup], 74, &told(why));
+    }
+    fs::remove_file(&copy).unwrap();
+    world.fails(&["backup", "verify", &backup], 74, &told("it is missing"));
+}
+
+#[test]
+fn a_folder_of_another_is_not_taken_for_a_part() {
+    let world = World::new();
+    full(&world);
+    let backup = beside(&world, "thesis");
+    let foreign = PathBuf::from(format!("{backup}.part"));
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("chapter"), "one").unwrap();
+    world.fails(&["backup", "create", &backup], 2, "thesis.part");
+    assert_eq!(fs::read(foreign.join("chapter")).unwrap(), b"one");
+    // A name may end with a slash.
+    let other = beside(&world, "other");
+    world.ok(&["backup", "create", &format!("{other}/")]);
+    world.ok(&["backup", "verify", &other]);
 }
 
 #[test]
@@ -352,9 +436,10 @@ fn killed_in_the_middle_it_leaves_a_part_that_the_next_one_replaces() {
     };
     assert!(killed(), "it was done before it could be killed");
     assert!(part.exists());
-    fs::write(part.join("rest"), "of the first").unwrap();
+    fs::create_dir_all(part.join("artifacts")).unwrap();
+    fs::write(part.join("artifacts/rest"), "of the first").unwrap();
     world.ok(&["backup", "create", &backup]);
-    assert!(!part.exists() && !Path::new(&backup).join("rest").exists());
+    assert!(!part.exists() && !Path::new(&backup).join("artifacts/rest").exists());
     world.ok(&["backup", "verify", &backup]);
 }
 

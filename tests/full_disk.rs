@@ -264,3 +264,42 @@ fn a_store_is_not_opened_on_a_full_disk() {
         drop(File::open(small.0.state().join("hermod.redb")).unwrap());
     });
 }
+
+#[test]
+fn a_backup_and_a_restore_leave_room_for_records() {
+    alone("a_backup_and_a_restore_leave_room_for_records", || {
+        let small = Small::new("48m");
+        let state = small.0.state();
+        let script = small.0.script(&json!([{ "say": "done" }]));
+        let output = small.hermod(&["run", &script, "go"]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        for n in 0..4 {
+            fs::write(state.join(format!("scripts/{n}.json")), vec![b'x'; 4 << 20]).unwrap();
+        }
+        let refused = |args: &[&str]| {
+            let output = small.hermod(args).output().unwrap();
+            let told = stderr(&output);
+            assert!(
+                output.status.code() == Some(74) && told.contains("bytes are missing on its disk"),
+                "{told}"
+            );
+        };
+        let narrow = state.with_file_name("narrow");
+        fs::create_dir(&narrow).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"]).arg(&narrow);
+        assert!(mount.status().unwrap().success());
+        refused(&["backup", "create", narrow.join("backup").to_str().unwrap()]);
+        assert_eq!(fs::read_dir(&narrow).unwrap().count(), 0);
+        let backup = state.with_file_name("backup");
+        let output = small.hermod(&["backup", "create", backup.to_str().unwrap()]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        small.leave(18 << 20);
+        refused(&["backup", "restore", backup.to_str().unwrap(), "--replace"]);
+        assert!(!state.join("restore.part").exists());
+        small.empty();
+        let output =
+            small.hermod(&["backup", "restore", backup.to_str().unwrap(), "--replace"]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    });
+}

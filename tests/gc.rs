@@ -154,6 +154,44 @@ fn an_artifact_that_went_says_when() {
 }
 
 #[test]
+fn an_artifact_that_went_is_no_damage_and_says_so_when_it_is_restored() {
+    let world = World::new();
+    ran(&world, "a", LONG);
+    let artifact = files(&world.state().join("artifacts")).remove(0);
+    let handle = artifact.file_name().and_then(|name| name.to_str()).expect("a handle");
+    sleep(Duration::from_millis(20));
+    check(&gc(&world, &[], &[("ARTIFACTS", "10ms")]), "artifacts", 1, 1, &[]);
+    assert!(world.ok(&["store", "check"]).contains("nothing is damaged"));
+    let [backup, restored] = ["backup", "restored"].map(|name| world.state().with_file_name(name));
+    let backup = backup.to_str().expect("UTF-8");
+    world.ok(&["backup", "create", backup]);
+    world.ok(&["backup", "verify", backup]);
+    let script = world.script(&json!([
+        { "call": [{ "tool": "read_artifact", "arguments": { "handle": handle } }] },
+        { "say": "{{result:1.1}}" },
+    ]));
+    for args in [&["backup", "restore", backup][..], &["run", &script, "--session", "a", "read it"]] {
+        let output = world.hermod(args).env("HERMOD_HOME", &restored).output().expect("hermod starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(args[0] == "backup" || told.contains(&format!("`{handle}` was removed at 2")), "{told}");
+    }
+}
+
+#[test]
+fn a_store_that_is_held_keeps_what_is_unfinished() {
+    let world = World::new();
+    let running = world.started(&[]);
+    let unfinished = world.state().join("artifacts/unfinished/x.y.0");
+    fs::create_dir_all(unfinished.parent().unwrap()).unwrap();
+    fs::write(&unfinished, "so far").unwrap();
+    world.fails(&["store", "check"], 75, "is in use by process");
+    assert!(unfinished.exists());
+    world.release();
+    assert_eq!(running.end().status.code(), Some(0));
+}
+
+#[test]
 fn a_picture_stays_with_its_conversation() {
     let world = World::new();
     fs::write(world.work().join("p.gif"), b"GIF89a and more").expect("written");

@@ -18,7 +18,7 @@ use hermod::store::redb::{Checked, Durability, RedbJournal, check};
 use hermod_actors::{
     RunRequest, Runtime, SessionChoice, World,
     model::{CallEnd, EffectClass, Outcome, RunState, SessionId},
-    port::{Journal, Read, Rows, Tool},
+    port::{Journal, Presence, Read, Rows, Tool},
     testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use redb::{Database, ReadableTable, TableDefinition};
@@ -127,7 +127,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn sound(store: &Path) -> Checked {
-    let checked = check(store, &|_, _| Ok(None)).unwrap();
+    let checked = check(store, &|_, _| Ok(Presence::Missing)).unwrap();
     assert_eq!((&checked.damages[..], checked.more), (&[][..], 0));
     checked
 }

@@ -70,6 +70,17 @@ pub struct Excerpt {
     pub total: u64,
 }
 
+/// What there is of an artifact that a record names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there, with so many bytes.
+    Present(u64),
+    /// It was removed, for its time was over: nothing is wrong.
+    Removed(Timestamp),
+    /// It is lost.
+    Missing,
+}
+
 /// Why an artifact cannot be kept or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactError {

@@ -11,7 +11,7 @@ mod space;
 mod tool;
 
 pub use admit::{View, admit, fence};
-pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Shelf};
+pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence, Shelf};
 pub use clock::Clock;
 pub use journal::{
     Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError, Refusal,

@@ -16,7 +16,7 @@ use futures::{
 };
 use hermod_actors::{
     model::SessionId,
-    port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper},
+    port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence},
 };
 use tokio::task::spawn_blocking;
 
@@ -51,12 +51,14 @@ impl FileArtifacts {
         Self { root: state.join(FOLDER).into() }
     }
 
-    /// Bytes of an artifact of a session; `None` if there is none of this name.
-    pub fn length(&self, session: SessionId, handle: &str) -> io::Result<Option<u64>> {
-        let Some(name) = ArtifactName::of_handle(session, handle) else { return Ok(None) };
+    /// What there is of an artifact of a session.
+    pub fn look(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
+        let Some(name) = ArtifactName::of_handle(session, handle) else { return Ok(Presence::Missing) };
         match fs::metadata(self.path(name)) {
-            Ok(found) => Ok(Some(found.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(found) => Ok(Presence::Present(found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(self.removed(name)?.map_or(Presence::Missing, Presence::Removed))
+            }
             Err(error) => Err(error),
         }
     }

@@ -124,16 +124,28 @@ impl FileArtifacts {
 
     /// Why there is no artifact of this name.
     pub(super) async fn missing(&self, name: ArtifactName) -> ArtifactError {
-        let list = self.folder(name.session).join(REMOVED);
-        let handle = name.handle();
-        match off_thread(move || fs::read_to_string(list)).await {
-            Ok(text) => match text.lines().rev().find_map(|line| noted(line, &handle)) {
-                Some(at) => ArtifactError::Removed { handle, at },
-                None => ArtifactError::NotFound(handle),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => ArtifactError::NotFound(handle),
+        let (artifacts, handle) = (self.clone(), name.handle());
+        match off_thread(move || artifacts.removed(name)).await {
+            Ok(Some(at)) => ArtifactError::Removed { handle, at },
+            Ok(None) => ArtifactError::NotFound(handle),
             Err(error) => unavailable(error),
         }
+    }
+
+    /// When one was removed that is not there; `None` if nobody noted that.
+    pub(super) fn removed(&self, name: ArtifactName) -> io::Result<Option<Timestamp>> {
+        let handle = name.handle();
+        match fs::read_to_string(self.folder(name.session).join(REMOVED)) {
+            Ok(text) => Ok(text.lines().rev().find_map(|line| noted(line, &handle))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The path, in the folder of artifacts, of the notes about those of a session that were removed; `None` without any.
+    pub fn notes(&self, session: SessionId) -> io::Result<Option<String>> {
+        let notes = format!("{session}/{REMOVED}");
+        Ok(self.root.join(&notes).try_exists()?.then_some(notes))
     }
 
     fn folder(&self, session: SessionId) -> PathBuf {
@@ -174,7 +186,7 @@ mod tests {
     use bytes::Bytes;
     use hermod_actors::{
         model::{CallId, RunId},
-        port::{Artifacts, Shelf},
+        port::{Artifacts, Presence, Shelf},
     };
 
     use super::*;
@@ -200,6 +212,11 @@ mod tests {
         }
         assert_eq!(why(12).await.unwrap().bytes, &b"all"[..]);
         assert_eq!(why(2).await, Err(ArtifactError::NotFound(name(2).handle())));
+        let look = |attempt| artifacts.look(SESSION, &name(attempt).handle()).unwrap();
+        assert_eq!(look(1), Presence::Removed(Timestamp(5_000)));
+        assert_eq!((look(12), look(2)), (Presence::Present(3), Presence::Missing));
+        assert_eq!(artifacts.notes(SESSION).unwrap(), Some(format!("{SESSION}/removed")));
+        assert_eq!(artifacts.notes(SessionId::from_bits(2)).unwrap(), None);
         assert_eq!(artifacts.of(SESSION).unwrap().len(), 1);
         artifacts.remove(SESSION, &[name(12)]).unwrap();
         assert_eq!(artifacts.sessions().unwrap(), []);

@@ -19,6 +19,7 @@ use super::{
     error::{BackupError, Stop},
     files::{self, Part},
     manifest::{FORMAT, Listed, Manifest, STORE},
+    shelf,
 };
 use crate::{
     clock::{SystemClock, rfc3339},
@@ -70,13 +71,16 @@ fn fill(
     stop: &mut Stop,
 ) -> Result<Manifest, BackupError> {
     let store = part.join(STORE);
-    snapshot.copy(&store, stop)?;
+    copy(snapshot, &store, stop)?;
     let Found { schema, epoch, lineage, checked } = inspect(&store, &state.join("blobs"), stop)?;
     let Checked { counts, damages: mut damage, more, blobs, artifacts } = checked;
     let mut files = BTreeMap::from([(STORE.to_owned(), files::hashed(&store, stop)?)]);
     let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), Some(bytes)));
-    let artifacts = artifacts.into_iter().map(|(name, bytes)| (format!("artifacts/{name}"), Some(bytes)));
-    for (path, bytes) in blobs.chain(artifacts).chain(scripts(state)?) {
+    let kept = shelf::kept(state, &artifacts)?.into_iter().map(|(path, bytes)| (path, Some(bytes)));
+    let notes = shelf::notes(state, &artifacts)?.into_iter().map(|path| (path, None));
+    let named: Vec<_> = blobs.chain(kept).chain(notes).chain(scripts(state)?).collect();
+    files::check_room(part, lengths(state, &named))?;
+    for (path, bytes) in named {
         match copied(&path, (state, part), stop)? {
             Ok(file) => {
                 if let Some(bytes) = bytes.filter(|bytes| *bytes != file.bytes) {
@@ -102,6 +106,23 @@ fn fill(
         more_damage: more,
         files,
     })
+}
+
+/// Copies the rows of the store, and leaves on the disk what is left for records.
+fn copy(snapshot: &Snapshot, store: &Path, stop: &mut Stop) -> Result<(), BackupError> {
+    let mut room = Ok(());
+    let copied = snapshot.copy(store, &mut |bytes| {
+        room = files::check_room(store, bytes as u64);
+        if room.is_ok() { stop(bytes) } else { Err(Stopped) }
+    });
+    room?;
+    Ok(copied?)
+}
+
+/// How many bytes these files have. What is lost has none.
+fn lengths(state: &Path, files: &[(String, Option<u64>)]) -> u64 {
+    let length = |(path, _): &(String, _)| fs::metadata(state.join(path)).map_or(0, |file| file.len());
+    files.iter().map(length).sum()
 }
 
 /// Copies a file of the store; why, if it is lost.
@@ -213,6 +234,7 @@ impl From<BackupError> for Fault {
             | BackupError::Copy(_)
             | BackupError::NoBackup { .. }
             | BackupError::Damaged { .. }
+            | BackupError::Unfinished { .. }
             | BackupError::Store(_) => FaultKind::Store,
         };
         Self::new(kind, error.to_string())

@@ -3,7 +3,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::store::redb::{CopyError, Damage, OpenError, Pace, Stopped};
+use crate::{
+    process::runner::Name,
+    store::redb::{CopyError, Damage, OpenError, Pace, Stopped},
+};
 
 /// Why there is no backup, or no store out of one.
 #[derive(Debug, thiserror::Error)]
@@ -63,14 +66,25 @@ pub enum BackupError {
     HasStore(PathBuf),
     /// Commands of the store that is to be replaced are under way.
     #[error(
-        "{}: {count} of the commands that the store's runs have started are under way; wait for their ends, or end them with \
-         `hermod stop --all`", dir.display()
+        "{}: {} of the commands that the store's runs have started are under way: {}; wait for their ends, or end them with \
+         --replace", dir.display(), commands.len(), runners(commands)
     )]
     UnderWay {
         /// The state directory.
         dir: PathBuf,
-        /// How many.
-        count: usize,
+        /// Each, and the pid of what runs it, if that is known.
+        commands: Vec<(Name, Option<i32>)>,
+    },
+    /// The restored store is the store, and not all of it is where it is to be.
+    #[error(
+        "{}: the backup is restored, but not all of it is in its place: {source}; the next hermod that opens the store does the \
+         rest. Do not restore it again", dir.display()
+    )]
+    Unfinished {
+        /// The state directory.
+        dir: PathBuf,
+        /// What the file system says.
+        source: io::Error,
     },
     /// The store cannot be taken.
     #[error(transparent)]
@@ -81,6 +95,14 @@ pub enum BackupError {
 fn list(damage: &[Damage]) -> String {
     let lines = damage.iter().map(|damage| format!("\n  {damage}"));
     lines.collect()
+}
+
+/// Commands under way, as text.
+fn runners(commands: &[(Name, Option<i32>)]) -> String {
+    let runner = |(name, pid): &(Name, Option<i32>)| {
+        pid.map_or_else(|| name.to_string(), |pid| format!("{name} (process {pid})"))
+    };
+    commands.iter().map(runner).collect::<Vec<_>>().join(", ")
 }
 
 impl BackupError {

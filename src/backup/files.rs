@@ -1,6 +1,7 @@
 //! Files that are written once, hashed and brought to disk.
 
 use std::{
+    ffi::OsString,
     fmt::Write as _,
     fs::{self, DirBuilder, File, TryLockError},
     io::{self, Read, Write},
@@ -8,16 +9,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 use sha2::{Digest, Sha256};
 
 use super::{
     error::{BackupError, Stop},
-    manifest::Listed,
+    manifest::{Listed, MANIFEST, STORE, SUM},
 };
-use crate::files;
+use crate::{files, space};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
+/// All that lies in a backup.
+const PARTS: [&str; 6] = [STORE, "blobs", "artifacts", "scripts", MANIFEST, SUM];
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -29,6 +36,16 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 /// Writes a file that was not there.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
     files::write(path, bytes).map_err(BackupError::at(path))
+}
+
+/// Refuses so many bytes at this path if they would take the room on its disk that is left for records.
+pub(super) fn check_room(at: &Path, bytes: u64) -> Result<(), BackupError> {
+    let missing = File::open(at).and_then(|file| space::missing(file, bytes)).map_err(BackupError::at(at))?;
+    if missing == 0 {
+        return Ok(());
+    }
+    let text = format!("{missing} bytes are missing on its disk, with those that are left for records");
+    Err(BackupError::at(at)(io::Error::new(io::ErrorKind::StorageFull, text)))
 }
 
 /// Hashes a file.
@@ -63,6 +80,7 @@ fn through(
         }
         hash.update(&chunk[..read]);
         if let Some(target) = &mut target {
+            check_room(to, read as u64)?;
             target.write_all(&chunk[..read]).map_err(BackupError::at(to))?;
         }
         bytes += read as u64;
@@ -98,9 +116,13 @@ pub(super) struct Part {
 impl Part {
     /// `DIR.part`; what a process that was killed has left of it is removed.
     pub(super) fn of(dir: &Path) -> Result<Self, BackupError> {
-        let mut path = dir.to_owned().into_os_string();
-        path.push(".part");
-        let path = PathBuf::from(path);
+        let Some(name) = dir.file_name() else {
+            let reason = "its last part is no name; give a folder that does not exist".to_owned();
+            return Err(BackupError::Unfit { path: dir.to_owned(), reason });
+        };
+        let mut name = name.to_owned();
+        name.push(".part");
+        let path = dir.with_file_name(name);
         let at = BackupError::at(&path);
         loop {
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -113,10 +135,13 @@ impl Part {
                     };
                     match folder.try_lock() {
                         Ok(()) if made.is_ok() => return Ok(Self { path, whole: false, _folder: folder }),
-                        Ok(()) => match fs::remove_dir_all(&path) {
-                            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(error)),
-                            Ok(()) | Err(_) => {}
-                        },
+                        Ok(()) if !is_of_backup(&path).map_err(&at)? => {
+                            let reason = "this would be the name of the backup in the making, and it is none; move it \
+                                          away, or give another folder"
+                                .to_owned();
+                            return Err(BackupError::Unfit { path, reason });
+                        }
+                        Ok(()) => remove(&path).map_err(&at)?,
                         Err(TryLockError::WouldBlock) => return Err(BackupError::BeingMade(path)),
                         Err(TryLockError::Error(error)) => return Err(at(error)),
                     }
@@ -131,20 +156,61 @@ impl Part {
 
     /// All of it is on disk: it gets its name, unless there is something of that name.
     pub(super) fn name(mut self, dir: &Path) -> Result<(), BackupError> {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        match renameat_with(CWD, &self.path, CWD, dir, RenameFlags::NOREPLACE) {
-            Err(rustix::io::Errno::EXIST) => return Err(BackupError::Exists(dir.to_owned())),
-            renamed => renamed.map_err(|error| BackupError::at(dir)(error.into()))?,
+        let no_replace = |from: &Path, to: &Path| renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
+        match rename(&self.path, dir, no_replace) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(BackupError::Exists(dir.to_owned()));
+            }
+            renamed => renamed.map_err(BackupError::at(dir))?,
         }
         self.whole = true;
         dir.parent().map_or(Ok(()), sync_folder)
     }
 }
 
+/// Renames to what is not there. Some file systems cannot do that in one step: there it is looked whether it is there.
+fn rename(from: &Path, to: &Path, no_replace: impl Fn(&Path, &Path) -> Result<(), Errno>) -> io::Result<()> {
+    match no_replace(from, to) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
+            Err(error) => Err(error),
+        },
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Whether the folder is one of a backup in the making: the store's file is the first in it, and the last to go.
+fn is_of_backup(folder: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(folder)?.is_dir() {
+        return Ok(false);
+    }
+    let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    let is_known = |name: &OsString| name.to_str().is_some_and(|name| PARTS.contains(&name));
+    Ok(names.iter().all(is_known) && (names.is_empty() || names.iter().any(|name| name == STORE)))
+}
+
+/// Removes a backup in the making, if it is there.
+fn remove(part: &Path) -> io::Result<()> {
+    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    for name in PARTS.iter().filter(|name| **name != STORE) {
+        let path = part.join(name);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(&path),
+            Ok(_) => fs::remove_file(&path),
+            Err(error) => Err(error),
+        }
+        .or_else(gone)?;
+    }
+    fs::remove_file(part.join(STORE)).or_else(gone)?;
+    fs::remove_dir(part).or_else(gone)
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.whole
-            && let Err(error) = fs::remove_dir_all(&self.path)
+            && let Err(error) = remove(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "an unfinished backup stays until the next of its name");
         }
@@ -164,13 +230,77 @@ mod tests {
         drop(part);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         // As one that was killed has left it.
-        fs::create_dir(folder.path().join("b.part")).unwrap();
-        write(&folder.path().join("b.part/rest"), b"x").unwrap();
+        fs::create_dir_all(folder.path().join("b.part/blobs/ab")).unwrap();
+        write(&folder.path().join("b.part/blobs/ab/x"), b"x").unwrap();
+        write(&folder.path().join("b.part").join(STORE), b"x").unwrap();
         let part = Part::of(&dir).unwrap();
         assert_eq!(fs::read_dir(part.path()).unwrap().count(), 0);
         part.name(&dir).unwrap();
         assert!(dir.is_dir());
         assert!(matches!(Part::of(&dir).unwrap().name(&dir), Err(BackupError::Exists(_))));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_part_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, part) = (folder.path().join("b"), folder.path().join("b.part"));
+        let check = |what: &str| {
+            let refused = Part::of(&dir).unwrap_err();
+            assert!(
+                matches!(&refused, BackupError::Unfit { path, .. } if *path == part),
+                "{what}: {refused}"
+            );
+            assert!(part.symlink_metadata().is_ok(), "{what} has gone");
+        };
+        fs::create_dir_all(part.join("scripts")).unwrap();
+        check("a folder of scripts");
+        write(&part.join(STORE), b"x").unwrap();
+        write(&part.join("thesis"), b"x").unwrap();
+        check("a folder with something else in it");
+        fs::rename(&part, folder.path().join("away")).unwrap();
+        write(&part, b"x").unwrap();
+        check("a file");
+        fs::remove_file(&part).unwrap();
+        fs::remove_file(folder.path().join("away/thesis")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("away"), &part).unwrap();
+        check("a link");
+        assert!(folder.path().join("away").join(STORE).exists());
+    }
+
+    #[test]
+    fn a_name_may_end_with_a_slash_and_must_be_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = Part::of(&folder.path().join("b/")).unwrap();
+        assert_eq!(part.path(), folder.path().join("b.part"));
+        part.name(&folder.path().join("b/")).unwrap();
+        assert!(folder.path().join("b").is_dir());
+        assert!(matches!(Part::of(&folder.path().join("..")), Err(BackupError::Unfit { .. })));
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_rename_so_is_asked_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        for cannot in [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP] {
+            fs::create_dir(&from).unwrap();
+            fs::create_dir(&to).unwrap();
+            let refused = rename(&from, &to, |_, _| Err(cannot)).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists, "{cannot}");
+            fs::remove_dir(&to).unwrap();
+            rename(&from, &to, |_, _| Err(cannot)).unwrap();
+            fs::remove_dir(&to).unwrap();
+        }
+        assert_eq!(rename(&from, &to, |_, _| Err(Errno::IO)).unwrap_err().raw_os_error(), Some(5));
+    }
+
+    #[test]
+    fn what_does_not_fit_on_the_disk_is_refused_with_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        check_room(folder.path(), 1).unwrap();
+        let refused = check_room(folder.path(), u64::MAX / 2).unwrap_err().to_string();
+        let missing = refused.split_once(": ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
+        assert!(missing > u64::MAX / 4, "{refused}");
+        assert!(refused.contains("must have room"), "{refused}");
     }
 }

@@ -14,7 +14,9 @@ use crate::store::redb::{Counts, Damage};
 pub const FORMAT: u32 = 1;
 pub(super) const MANIFEST: &str = "manifest.json";
 /// The line of `sha256sum` for the manifest.
-const SUM: &str = "manifest.sha256";
+pub(super) const SUM: &str = "manifest.sha256";
+/// No store was opened so often. (Its inbox is numbered by epochs below 2^32, and every opening begins the next one.)
+const EPOCHS: u64 = 1 << 31;
 /// The file of the store.
 pub(super) const STORE: &str = "hermod.redb";
 
@@ -141,7 +143,11 @@ impl Manifest {
             );
             return Err(no_backup(reason));
         }
-        let sum = fs::read_to_string(dir.join(SUM)).map_err(BackupError::at(&dir.join(SUM)))?;
+        let sum = dir.join(SUM);
+        let sum = fs::read_to_string(&sum).map_err(|error| BackupError::NoBackup {
+            reason: format!("{error}; {} is no whole backup: use another one", dir.display()),
+            path: sum,
+        })?;
         if sum.split(' ').next() != Some(&*files::hex(&Sha256::digest(&json))) {
             return Err(no_backup(format!(
                 "it is not what {SUM} says: one of them is damaged; use another backup"
@@ -150,6 +156,11 @@ impl Manifest {
         let manifest: Self = serde_json::from_slice(&json).map_err(|error| no_backup(error.to_string()))?;
         match manifest.files.keys().find(|path| Class::of(path).is_none()) {
             Some(strange) => Err(no_backup(format!("it lists `{strange}`, which is no file of a backup"))),
+            None if manifest.epoch >= EPOCHS => Err(no_backup(format!(
+                "its epoch is {}, and none is above {}: use another backup",
+                manifest.epoch,
+                EPOCHS - 1
+            ))),
             None => Ok(manifest),
         }
     }
@@ -158,6 +169,47 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn manifest(epoch: u64) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            hermod: "1".into(),
+            schema: 2,
+            epoch,
+            lineage: u64::MAX,
+            created_at: String::new(),
+            counts: Counts::default(),
+            sizes: BTreeMap::new(),
+            damage: Vec::new(),
+            more_damage: 0,
+            files: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn an_epoch_that_no_store_can_go_on_from_is_refused() {
+        for (epoch, fits) in [(0, true), (EPOCHS - 1, true), (EPOCHS, false), (u64::MAX, false)] {
+            let dir = tempfile::tempdir().unwrap();
+            manifest(epoch).write(dir.path()).unwrap();
+            match Manifest::read(dir.path()) {
+                Ok(read) => assert!(fits && read == manifest(epoch)),
+                Err(error) => {
+                    assert!(!fits && matches!(error, BackupError::NoBackup { .. }), "{error}");
+                    assert!(error.to_string().contains(&epoch.to_string()), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_its_sum_it_is_no_whole_backup() {
+        let dir = tempfile::tempdir().unwrap();
+        manifest(1).write(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(SUM)).unwrap();
+        let error = Manifest::read(dir.path()).unwrap_err();
+        assert!(matches!(&error, BackupError::NoBackup { path, .. } if path.ends_with(SUM)), "{error}");
+        assert!(error.to_string().contains("no whole backup"), "{error}");
+    }
 
     #[test]
     fn only_files_of_a_backup_have_a_class() {

@@ -3,7 +3,8 @@
 //! ```text
 //! DIR/manifest.json     what it is, and the SHA-256 of every file      DIR/hermod.redb      all rows
 //! DIR/manifest.sha256   that of the manifest                           DIR/blobs/ab/<hash>  spilled values
-//! DIR/scripts/          scripts of rehearsals                          DIR/artifacts/       long outputs and pictures
+//! DIR/scripts/          scripts of rehearsals                          DIR/artifacts/       long outputs and pictures, and
+//!                                                                                  which of them were removed
 //! ```
 //!
 //! It is made as `DIR.part` and gets its name when all of it is on disk. Not in it: configuration, credentials (kept OAuth
@@ -14,6 +15,7 @@ mod error;
 mod files;
 mod manifest;
 mod restore;
+mod shelf;
 mod verify;
 
 pub use create::{Copier, create};

@@ -2,11 +2,12 @@ use std::path::{Path, PathBuf};
 
 use hermod_actors::port::Clock;
 use serde::Serialize;
+use tokio::runtime::Handle;
 
 use super::{
     error::{BackupError, Stop},
     files,
-    manifest::{Manifest, STORE},
+    manifest::{MANIFEST, Manifest, STORE},
     verify::{Verified, verify},
 };
 use crate::{
@@ -34,11 +35,14 @@ pub struct Restored {
     pub epoch: u64,
     /// How often it was restored.
     pub lineage: u64,
+    /// How many commands of the store that was there were ended.
+    pub ended: usize,
     /// Where the store lies that was there.
     pub replaced: Option<PathBuf>,
 }
 
-/// Makes a backup the store of this state directory. Blocks.
+/// Makes a backup the store of this state directory. Blocks, on a thread of a tokio runtime: commands of a store that is replaced
+/// are ended, and what they have left is moved with it.
 pub fn restore(state: &Path, dir: &Path, present: Present, stop: &mut Stop) -> Result<Restored, BackupError> {
     let Verified { manifest, damage } = verify(dir, stop)?;
     if !damage.is_empty() {
@@ -50,23 +54,51 @@ pub fn restore(state: &Path, dir: &Path, present: Present, stop: &mut Stop) -> R
     if has_store && present == Present::Keep {
         return Err(BackupError::HasStore(state.to_owned()));
     }
-    let count = Runner::new("", state).under_way().map_err(&at)?;
-    if count > 0 {
-        return Err(BackupError::UnderWay { dir: state.to_owned(), count });
+    let runner = Runner::new("", state);
+    if present == Present::Keep {
+        none_under_way(&runner, state)?;
     }
-    let (epoch, lineage) = place.past().map_err(&at)?;
-    let (epoch, lineage) = (epoch.max(manifest.epoch), lineage.max(manifest.lineage) + 1);
-    let part = place.part().map_err(&at)?;
-    if let Err(error) = fill(&manifest, (dir, &part), (epoch, lineage), stop) {
-        if let Err(error) = place.discard() {
-            tracing::warn!(path = %part.display(), %error, "an unfinished restore stays until the next one");
-        }
-        return Err(error);
-    }
+    let past = next(place.past().map_err(&at)?, (dir, &manifest))?;
     let name = format!("replaced-{}", rfc3339(SystemClock::default().at()).replace(':', ""));
-    place.swap(&name).map_err(&at)?;
+    let part = place.part().map_err(&at)?;
+    let restored = fill(&manifest, (dir, &part), past, stop).and_then(|()| {
+        let ended = runner.under_way().map_err(&at)?.len();
+        if present == Present::Replace {
+            Handle::current().block_on(runner.end()).map_err(&at)?;
+        }
+        none_under_way(&runner, state)?;
+        swap((&place, state), &name)?;
+        Ok(ended)
+    });
+    if !matches!(restored, Ok(_) | Err(BackupError::Unfinished { .. }))
+        && let Err(error) = place.discard()
+    {
+        tracing::warn!(path = %part.display(), %error, "an unfinished restore stays until the next one");
+    }
+    let ((epoch, lineage), ended) = (past, restored?);
     let replaced = Some(state.join(name)).filter(|replaced| replaced.exists());
-    Ok(Restored { manifest, epoch, lineage, replaced })
+    Ok(Restored { manifest, epoch, lineage, ended, replaced })
+}
+
+/// The epoch and the lineage of the store that is made of a backup, after those of the store that is there.
+fn next(
+    (epoch, lineage): (u64, u64),
+    (dir, manifest): (&Path, &Manifest),
+) -> Result<(u64, u64), BackupError> {
+    let reason = || "it was restored more often than can be counted: use another backup".to_owned();
+    let no_backup = || BackupError::NoBackup { path: dir.join(MANIFEST), reason: reason() };
+    let lineage = lineage.max(manifest.lineage).checked_add(1).ok_or_else(no_backup)?;
+    Ok((epoch.max(manifest.epoch), lineage))
+}
+
+fn none_under_way(runner: &Runner, state: &Path) -> Result<(), BackupError> {
+    let commands = runner.under_way().map_err(BackupError::at(state))?;
+    if commands.is_empty() { Ok(()) } else { Err(BackupError::UnderWay { dir: state.to_owned(), commands }) }
+}
+
+fn swap((place, state): (&Place, &Path), replaced: &str) -> Result<(), BackupError> {
+    place.decide(replaced).map_err(BackupError::at(state))?;
+    place.finish().map_err(|source| BackupError::Unfinished { dir: state.to_owned(), source })
 }
 
 fn fill(
@@ -75,6 +107,7 @@ fn fill(
     past: (u64, u64),
     stop: &mut Stop,
 ) -> Result<(), BackupError> {
+    files::check_room(part, manifest.files.values().map(|file| file.bytes).sum())?;
     for (path, listed) in &manifest.files {
         if files::copied(&dir.join(path), &part.join(path), stop)? != *listed {
             let damage = vec![Damage::file(path, "its content was changed while it was copied")];
@@ -84,4 +117,32 @@ fn fill(
     let store = part.join(STORE);
     renew(&store, past).map_err(BackupError::at(&store))?;
     files::sync_folders(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use hermod_actors::port::Journal;
+
+    use super::*;
+    use crate::store::redb::{Durability, RedbJournal};
+
+    #[test]
+    fn what_is_decided_says_so_and_is_done_by_the_next_opening() {
+        let state = tempfile::tempdir().unwrap();
+        drop(RedbJournal::open(state.path(), Durability::Strict).unwrap());
+        let place = Place::take(state.path()).unwrap();
+        let part = place.part().unwrap();
+        fs::copy(state.path().join(STORE), part.join(STORE)).unwrap();
+        renew(&part.join(STORE), (9, 7)).unwrap();
+        // It cannot be a folder.
+        fs::write(state.path().join("old"), "in the way").unwrap();
+        let error = swap((&place, state.path()), "old").unwrap_err();
+        assert!(matches!(error, BackupError::Unfinished { .. }), "{error}");
+        assert!(error.to_string().contains("the backup is restored"), "{error}");
+        drop(place);
+        fs::remove_file(state.path().join("old")).unwrap();
+        assert_eq!(RedbJournal::open(state.path(), Durability::Strict).unwrap().lineage(), 7);
+    }
 }

@@ -4,6 +4,7 @@ use super::{
     error::{BackupError, Stop},
     files,
     manifest::{Listed, Manifest, STORE},
+    shelf,
 };
 use crate::store::redb::{Checked, CopyError, Damage, Found, inspect};
 
@@ -35,21 +36,23 @@ pub fn verify(dir: &Path, stop: &mut Stop) -> Result<Verified, BackupError> {
         damage.push(Damage::file(path, why));
     }
     match inspect(&dir.join(STORE), &dir.join("blobs"), stop) {
-        Ok(found) => compare(&manifest, found, &mut damage),
+        Ok(found) => damage.extend(compare((dir, &manifest), found)?),
         Err(CopyError::Unfit(error)) => damage.push(Damage::file(STORE, error.to_string())),
         Err(error) => return Err(error.into()),
     }
-    // What was so in the store is so in every copy of it.
-    damage.retain(|found| manifest.damage.iter().all(|known| !known.is_where(found)));
     damage.sort();
     Ok(Verified { manifest, damage })
 }
 
 /// Whether what is in the store's file is what the manifest says, and every file is there that it refers to.
-fn compare(manifest: &Manifest, found: Found, damage: &mut Vec<Damage>) {
+fn compare((dir, manifest): (&Path, &Manifest), found: Found) -> Result<Vec<Damage>, BackupError> {
     let Found { schema: _, epoch, lineage, checked } = found;
-    let Checked { counts, damages, more, blobs, artifacts } = checked;
-    damage.extend(damages);
+    let Checked { counts, damages: mut damage, more, blobs, artifacts } = checked;
+    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
+    let artifacts = shelf::kept(dir, &artifacts)?;
+    damage.extend(blobs.chain(artifacts).filter_map(|(path, bytes)| unlisted(&manifest.files, path, bytes)));
+    // What was so in the store is so in every copy of it. That says nothing of the files of this one.
+    damage.retain(|found| manifest.damage.iter().all(|known| !known.is_where(found)));
     if more > manifest.more_damage {
         let why = format!("{} places more are damaged", more - manifest.more_damage);
         damage.push(Damage::file(STORE, why));
@@ -61,9 +64,7 @@ fn compare(manifest: &Manifest, found: Found, damage: &mut Vec<Damage>) {
         );
         damage.push(Damage::file(STORE, why));
     }
-    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
-    let artifacts = artifacts.into_iter().map(|(name, bytes)| (format!("artifacts/{name}"), bytes));
-    damage.extend(blobs.chain(artifacts).filter_map(|(path, bytes)| unlisted(&manifest.files, path, bytes)));
+    Ok(damage)
 }
 
 fn unlisted(files: &BTreeMap<String, Listed>, what: String, bytes: u64) -> Option<Damage> {

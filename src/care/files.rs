@@ -149,9 +149,32 @@ pub(super) fn leftovers(state: &Path, mode: Mode, times: Times) -> Result<Tally,
         }
         match mode {
             Mode::DryRun => {}
-            Mode::Remove => fs::remove_file(&path).map_err(Undone::at(path))?,
+            Mode::Remove => remove_if_there(&path).map_err(Undone::at(path))?,
         }
         tally.remove(bytes);
     }
     Ok(tally)
+}
+
+/// Whoever made it may have just finished it.
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_meanwhile_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.part");
+        fs::write(&path, "x").unwrap();
+        remove_if_there(&path).unwrap();
+        remove_if_there(&path).unwrap();
+        assert!(remove_if_there(dir.path()).is_err());
+    }
 }

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     control::{Answer, Lost, Reader, Request},
     daemon,
+    process::runner::Runner,
 };
 
 /// End a run as stopped: at once if it waits for its model; its commands get two seconds to end by themselves
@@ -80,7 +81,13 @@ async fn alone(run: Option<&str>, journal: Arc<dyn Journal>, state: &Path) -> Re
         Some(run) => vec![reader.run(run).await?],
         None => reader.runs(Read::OpenRuns).await?,
     };
-    let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else { return Ok(rows) };
+    let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else {
+        if run.is_none() {
+            // Commands may outlive their runs, and the store that knew these.
+            Runner::new(daemon::OWN_PROGRAM, state).sweep(|_| false).await;
+        }
+        return Ok(rows);
+    };
     let spec = (*reader.accepted(open).await?.spec).clone();
     let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
     let stopped = hold::stop(&daemon.runtime, rows).await;

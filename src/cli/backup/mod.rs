@@ -48,7 +48,7 @@ enum Verb {
     Restore {
         /// Its folder
         dir: PathBuf,
-        /// Move the store that is there aside, into a folder of the state directory
+        /// Move the store that is there aside, into a folder of the state directory; commands of its runs are ended
         #[arg(long)]
         replace: bool,
         /// Print one JSON object

@@ -25,15 +25,19 @@ pub(super) async fn execute(
 ) -> Result<Exit, Failure> {
     let (from, to) = (dir.clone(), state.clone());
     let restored = off_thread(move || backup::restore(&to, &from, present, &mut |_| Ok(()))).await?;
-    let Restored { manifest, epoch, lineage, replaced } = restored;
+    let Restored { manifest, epoch, lineage, ended, replaced } = restored;
     if let Form::Json = form {
         let mut object = object(&dir, &manifest);
         object["state"] = state.display().to_string().into();
         object["epoch"] = epoch.into();
         object["lineage"] = lineage.into();
+        object["ended"] = ended.into();
         object["replaced"] = replaced.map(|replaced| replaced.display().to_string()).into();
         print_json(&object)?;
         return Ok(Exit::Ok);
+    }
+    if ended > 0 {
+        say(format!("ended     {ended} commands of the store that was there"));
     }
     if let Some(replaced) = replaced {
         say(format!("replaced  the store that was there lies in {}", replaced.display()));

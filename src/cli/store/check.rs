@@ -26,10 +26,9 @@ pub(crate) struct CheckArgs {
 /// Looks, and tells what is damaged.
 pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, Failure> {
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    let artifacts =
-        FileArtifacts::open(&state).map_err(|source| StartError::State { path: state.clone(), source })?;
-    let checked =
-        check(&state, &|session, name| artifacts.length(session, name)).map_err(StartError::from)?;
+    // Not opened: what is unfinished belongs to whoever has the store.
+    let artifacts = FileArtifacts::at(&state);
+    let checked = check(&state, &|session, name| artifacts.look(session, name)).map_err(StartError::from)?;
     if args.json {
         print_json(&object(&checked))?;
     } else {

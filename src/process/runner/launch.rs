@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, future::BoxFuture, stream};
+use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use hermod_actors::{model::RunId, port::Boot};
+use rustix::process::Pid;
 use tokio::{process, sync::watch, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -111,16 +112,25 @@ impl Runner {
         }
     }
 
-    /// How many commands go on by themselves in this state directory.
-    pub fn under_way(&self) -> io::Result<usize> {
-        let mut count = 0;
-        for entry in fs::read_dir(&*self.spool).into_iter().flatten() {
-            let entry = entry?.file_name();
-            if let Some(name) = entry.to_str().and_then(|entry| entry.parse().ok()) {
-                count += usize::from(self.folder(name).is_held()?);
+    /// The commands that go on by themselves in this state directory, each with its runner's pid, if that is known.
+    pub fn under_way(&self) -> io::Result<Vec<(Name, Option<i32>)>> {
+        let mut under_way = Vec::new();
+        for (folder, name) in self.stale(|_| false)?.attempts {
+            if folder.is_held()? {
+                let pid = match folder.claimed()? {
+                    Some(Claim::Runner(pid)) => pid.map(Pid::as_raw_pid),
+                    None | Some(Claim::Revoked) => None,
+                };
+                under_way.push((name, pid));
             }
         }
-        Ok(count)
+        Ok(under_way)
+    }
+
+    /// Ends all commands of this state directory, and sees to it that none begins that has not. What is kept of them stays.
+    pub async fn end(&self) -> io::Result<()> {
+        let attempts = stream::iter(self.stale(|_| false)?.attempts.into_iter().map(Ok));
+        attempts.try_for_each_concurrent(CLEARED, |(folder, name)| end(folder, name)).await
     }
 
     /// Where the output of an attempt is, both streams as they came.
@@ -252,13 +262,20 @@ async fn synced(folder: Folder) -> io::Result<Attached> {
 /// Ends an attempt if it is under way, and removes its folder.
 async fn clear(folder: Folder, name: Name) -> io::Result<()> {
     let at = folder.clone();
-    let there = off_thread(move || at.path().try_exists()).await?;
-    if there && let Attached::Alive(watched) = find(folder.clone(), name).await? {
+    if off_thread(move || at.path().try_exists()).await? {
+        end(folder.clone(), name).await?;
+    }
+    off_thread(move || folder.remove()).await
+}
+
+/// Ends an attempt if it is under way. It must have a folder.
+async fn end(folder: Folder, name: Name) -> io::Result<()> {
+    if let Attached::Alive(watched) = find(folder, name).await? {
         let stop = CancellationToken::new();
         stop.cancel();
         watched.end(&stop).await;
     }
-    off_thread(move || folder.remove()).await
+    Ok(())
 }
 
 async fn clear_or_say(folder: Folder, name: Name) {

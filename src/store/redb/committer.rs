@@ -241,6 +241,21 @@ mod tests {
     }
 
     #[test]
+    fn a_care_hears_that_what_it_removed_is_not_on_disk() {
+        let disk = Disk::default();
+        let mut committer = committer(&disk, Durability::Relaxed);
+        let mut settled = || {
+            let (reply, answer) = std::sync::mpsc::sync_channel(1);
+            deliver(&mut committer).unwrap();
+            committer.tend(Chore::Settle(reply));
+            answer.recv().unwrap().result
+        };
+        assert_eq!(settled(), Ok(()));
+        disk.0.1.store(true, Ordering::Relaxed);
+        assert!(settled().unwrap_err().contains("an earlier commit failed"));
+    }
+
+    #[test]
     fn what_writes_nothing_needs_no_disk() {
         let disk = Disk::default();
         let mut committer = committer(&disk, Durability::Strict);

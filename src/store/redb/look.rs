@@ -1,7 +1,7 @@
 //! A quick look at what was left by a process that did not end in order: the unfinished runs, their rows, and the ends of
 //! their sessions. What is further back is looked at by whoever reads it, and all of it by [`super::check()`].
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, io};
 
 use hermod_actors::model::{RunId, RunRow, SessionId, SessionRow};
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};
@@ -33,7 +33,7 @@ pub(super) fn look(db: &Database, blobs: &Blobs) -> Result<Look, Fault> {
         look.runs += 1;
         let id = open?.0.value();
         let row = runs.get(id)?;
-        let row = match row.as_ref().map(|row| json::<RunRow>(blobs, row.value())) {
+        let row = match row.as_ref().map(|row| read::<RunRow>(blobs, row.value())).transpose()? {
             Some(Ok(row)) => row,
             Some(Err(why)) => {
                 let text = format!("the row of run {} cannot be read: {why}", RunId::from_bits(id));
@@ -101,7 +101,7 @@ impl<'b> Ends<'b> {
             damages.push(Damage::of(session, "appends", why).at(tail.last));
         }
         let row = self.sessions.get(session.bits())?;
-        match row.as_ref().map(|row| json::<SessionRow>(self.blobs, row.value())) {
+        match row.as_ref().map(|row| read::<SessionRow>(self.blobs, row.value())).transpose()? {
             Some(Ok(row)) => {
                 let owner = self.keys.get(&*row.key)?.map(|owner| owner.value());
                 if owner != Some(session.bits()) {
@@ -128,6 +128,15 @@ fn ends_at(session: SessionId, tail: Tail, row: &[u8]) -> Result<(), String> {
         format!("row {} of the log ends with record {last}, and the session with {}", tail.place, tail.last)
     };
     if last == tail.last { Ok(()) } else { Err(error()) }
+}
+
+/// An index row; why, if it is lost. That its file cannot be read now says nothing of what is in it.
+fn read<T: serde::de::DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Result<Result<T, String>, Fault> {
+    match blobs.resolve(stored) {
+        Ok(value) => Ok(serde_json::from_slice(&value).map_err(|error| error.to_string())),
+        Err(Unreadable::Lost(why)) => Ok(Err(why)),
+        Err(Unreadable::System(why)) => Err(Fault::Engine(redb::Error::Io(io::Error::other(why)))),
+    }
 }
 
 /// An index row.

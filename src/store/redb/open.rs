@@ -162,7 +162,7 @@ pub(super) fn open_over<B: StorageBackend>(
     }
     let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&room));
     if past.end != End::Orderly {
-        look_at_ends(&path, &db, &spiller).map_err(explain)??;
+        look_at_ends(&db, &spiller).map_err(explain)?;
     }
     Ok(Store { dir: dir.to_owned(), db, epoch: begin.epoch, places, spiller, room })
 }
@@ -271,9 +271,9 @@ impl Begin {
     }
 }
 
-/// Looks at what a process has left that did not end in order. What is wrong with a session is told, and concerns it alone:
-/// it shows when its records are read.
-fn look_at_ends(path: &Path, db: &Database, spiller: &Spiller) -> Result<Result<(), OpenError>, Fault> {
+/// Looks at what a process has left that did not end in order. What is wrong with a session or a run is told, and concerns
+/// it alone: it shows when it is read.
+fn look_at_ends(db: &Database, spiller: &Spiller) -> Result<(), Fault> {
     let clock = SystemClock::default();
     let Look { runs, damages } = look(db, spiller.blobs())?;
     tracing::debug!(
@@ -281,19 +281,11 @@ fn look_at_ends(path: &Path, db: &Database, spiller: &Spiller) -> Result<Result<
         ms = clock.monotonic_ms(),
         "the store did not end in order; its unfinished runs were looked at"
     );
-    let (of_sessions, of_store): (Vec<_>, Vec<_>) =
-        damages.iter().partition(|damage| damage.session.is_some());
-    for damage in &of_sessions {
-        tracing::error!(%damage, "a session is damaged; `hermod store check` looks at all of them");
+    for damage in &damages {
+        let what = if damage.session.is_some() { "session" } else { "run" };
+        tracing::error!(%damage, "a {what} is damaged; `hermod store check` looks at all of them");
     }
-    Ok(match of_store[..] {
-        [] => Ok(()),
-        [first, ..] => {
-            let more = of_store.len() - 1;
-            let reason = format!("{first}, and {more} more; `hermod store check` names all that is damaged");
-            Err(OpenError::Corrupt { path: path.to_owned(), reason })
-        }
-    })
+    Ok(())
 }
 
 /// Opens a file for writing, or makes one that only its owner may read.

@@ -126,15 +126,10 @@ impl Place {
         Some((row(EPOCH)?, row(LINEAGE)?))
     }
 
-    /// Puts what is in [`Place::part`], all of it on disk, in the place of the store; what was there goes into the folder
-    /// `replaced` of this directory. A process that is killed in here leaves the old store, or the new one.
-    pub fn swap(&self, replaced: &str) -> io::Result<()> {
-        self.decide(replaced)?;
-        finish(&self.dir).map_err(io::Error::other)
-    }
-
-    /// After this it is the new one.
-    fn decide(&self, replaced: &str) -> io::Result<()> {
+    /// Says that what is in [`Place::part`], all of it on disk, is to take the place of the store, and that what was there goes
+    /// into the folder `replaced` of this directory. After this it is the store: a process that is killed in here leaves the
+    /// old one, or the new one.
+    pub fn decide(&self, replaced: &str) -> io::Result<()> {
         let part = self.dir.join(PART);
         for name in PARTS {
             // What has no new part gets an empty one, so that the old one is not taken for it.
@@ -142,8 +137,13 @@ impl Place {
         }
         files::write(&part.join(REPLACED), replaced.as_bytes())?;
         files::sync_folder(&part)?;
-        fs::rename(&part, self.dir.join(READY))?;
-        files::sync_folder(&self.dir)
+        fs::rename(&part, self.dir.join(READY))
+    }
+
+    /// Moves all into its place. If that fails, the next opening does it.
+    pub fn finish(&self) -> io::Result<()> {
+        files::sync_folder(&self.dir)?;
+        finish(&self.dir).map_err(io::Error::other)
     }
 }
 

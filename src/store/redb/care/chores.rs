@@ -32,6 +32,8 @@ pub(in super::super) enum Chore {
     Bury(Grave, Reply<()>),
     /// Remove these blobs, if they were not stored meanwhile.
     Unlink(Vec<Digest>, Mode, Reply<Vec<Freed>>),
+    /// Bring to disk what was removed.
+    Settle(Reply<()>),
     /// Note no more.
     Rest,
 }
@@ -41,7 +43,7 @@ pub(in super::super) type Reply<T> = SyncSender<Done<T>>;
 
 /// What came of a chore, and for how long nothing else was written.
 pub(in super::super) struct Done<T> {
-    pub(super) result: Result<T, String>,
+    pub(in super::super) result: Result<T, String>,
     pub(super) took: Duration,
 }
 
@@ -68,6 +70,11 @@ impl Committer {
             }
             Chore::Unlink(blobs, mode, reply) => {
                 let done = self.unless_failed(|this| Ok(this.unlink(&blobs, mode)));
+                say(&reply, begun, done);
+            }
+            Chore::Settle(reply) => {
+                self.settle();
+                let done = self.unless_failed(|_| Ok(()));
                 say(&reply, begun, done);
             }
             Chore::Rest => self.spiller.rest(),

@@ -111,8 +111,17 @@ impl Caring {
     }
 
     /// Removes the sessions whose last record is not younger than `before`, if that is set; and what an earlier care has left
-    /// of some. Says what it saw, how many idempotency keys went with them, and which have gone.
+    /// of some. Says what it saw, how many idempotency keys went with them, and which have gone: no power loss brings these
+    /// back, so that their files can go.
     pub fn sessions(&mut self, before: Option<Timestamp>) -> Result<(Tally, Tally, Gone), CareError> {
+        let done = self.expire(before)?;
+        if self.mode == Mode::Remove {
+            self.chore(Chore::Settle)?;
+        }
+        Ok(done)
+    }
+
+    fn expire(&mut self, before: Option<Timestamp>) -> Result<(Tally, Tally, Gone), CareError> {
         let (mut tally, mut keys, mut gone) = (Tally::default(), Tally::default(), Gone::default());
         self.bury()?;
         let all_keys = self.care.plan()?.keys()?;

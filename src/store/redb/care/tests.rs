@@ -361,6 +361,21 @@ fn what_a_kill_has_left_of_a_session_goes_the_next_time() {
 }
 
 #[test]
+fn what_a_relaxed_store_has_removed_does_not_come_back() {
+    let mut bench = Bench::new();
+    bench.ended(1, 100, &[]);
+    let bench = bench.again();
+    let mut caring = bench.journal.care().begin(Mode::Remove).unwrap();
+    caring.sessions(Some(Timestamp(200))).unwrap();
+    // What another process would find if this one was killed now, before files are removed.
+    let dir = tempfile::tempdir().unwrap();
+    let file = bench.journal.file();
+    std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();
+    let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
+    assert!(!Bench { dir, journal, open: BTreeMap::new() }.is_known(1));
+}
+
+#[test]
 fn a_store_with_a_damaged_row_keeps_its_blobs() {
     let mut bench = Bench::new();
     bench.ended(1, 100, &[1]);

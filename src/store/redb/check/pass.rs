@@ -2,7 +2,7 @@ use std::{borrow::Cow, collections::BTreeMap, io, mem};
 
 use hermod_actors::{
     model::{Artifact, SessionId},
-    port::ArtifactName,
+    port::{ArtifactName, Presence},
 };
 use redb::ReadTransaction;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -72,8 +72,8 @@ impl Checked {
     }
 }
 
-/// Says how many bytes an artifact of a session has; `None` if there is none of this name.
-pub type Artifacts<'a> = &'a dyn Fn(SessionId, &str) -> io::Result<Option<u64>>;
+/// Says what there is of an artifact of a session.
+pub type Artifacts<'a> = &'a dyn Fn(SessionId, &str) -> io::Result<Presence>;
 
 /// The files that a store refers to.
 #[derive(Clone, Copy)]
@@ -141,11 +141,13 @@ impl<'p> Pass<'p> {
             return Err(format!("artifact {name} has a name that none can have"));
         };
         self.checked.artifacts.insert(known, artifact.bytes);
-        let Some(length) = self.beside.artifacts else { return Ok(()) };
-        match length(session, name) {
-            Ok(Some(bytes)) if bytes == artifact.bytes => Ok(()),
-            Ok(Some(bytes)) => Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes)),
-            Ok(None) => Err(format!("artifact {name} is missing")),
+        let Some(look) = self.beside.artifacts else { return Ok(()) };
+        match look(session, name) {
+            Ok(Presence::Present(bytes)) if bytes != artifact.bytes => {
+                Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes))
+            }
+            Ok(Presence::Present(_) | Presence::Removed(_)) => Ok(()),
+            Ok(Presence::Missing) => Err(format!("artifact {name} is missing")),
             Err(error) => Err(format!("artifact {name}: {error}")),
         }
     }
