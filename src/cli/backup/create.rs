@@ -7,7 +7,7 @@ use super::{
     told::{Form, line, object},
 };
 use crate::{
-    backup::{self, Manifest},
+    backup::{self, BackupError, Manifest},
     cli::{
         exit::{Exit, Failure},
         inquiry::{Inquiry, PAUSE, Reached, other_answer},
@@ -34,11 +34,15 @@ pub(super) async fn execute(dir: PathBuf, form: Form, inquiry: &Inquiry) -> Resu
     Ok(if manifest.damage.is_empty() { Exit::Ok } else { Exit::Store })
 }
 
+/// How often a backup that a holder was making is found to be made still, before that is told.
+const AGAIN: u32 = 100;
+
 /// Has it made by whoever holds the store.
 async fn made(dir: &Path, inquiry: &Inquiry) -> Result<Manifest, Failure> {
     if dir.to_str().is_none() {
         return Err(Failure::usage(format!("{}: its path is not UTF-8; give another folder", dir.display())));
     }
+    let mut again = 0;
     loop {
         match inquiry.reach().await? {
             Reached::Holder(mut client) => {
@@ -48,13 +52,23 @@ async fn made(dir: &Path, inquiry: &Inquiry) -> Result<Manifest, Failure> {
                     }
                     Ok(_) => return Err(other_answer().into()),
                     // It has ended, and has left nothing, or all of it.
-                    Err(Lost::Gone) => sleep(PAUSE).await,
+                    Err(Lost::Gone) => {
+                        again = AGAIN;
+                        sleep(PAUSE).await;
+                    }
                     Err(Lost::Fault(fault)) => return Err(fault.into()),
                 }
             }
             Reached::Store(journal) => {
                 let (dir, state) = (dir.to_owned(), inquiry.state().clone());
-                let work = move || backup::create((journal.snapshot()?, &state), &dir, &mut |_| Ok(()));
+                let work = move || loop {
+                    match backup::create((journal.snapshot()?, &state), &dir, &mut |_| Ok(())) {
+                        // By the holder that has gone: it removes what it has made.
+                        Err(BackupError::BeingMade(_)) if again > 0 => again -= 1,
+                        made => return made,
+                    }
+                    std::thread::sleep(PAUSE);
+                };
                 return off_thread(work).await;
             }
         }
