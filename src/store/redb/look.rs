@@ -138,9 +138,3 @@ fn read<T: serde::de::DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Result<
         Err(Unreadable::System(why)) => Err(Fault::Engine(redb::Error::Io(io::Error::other(why)))),
     }
 }
-
-/// An index row.
-pub(super) fn json<T: serde::de::DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Result<T, String> {
-    let value: Cow<[u8]> = blobs.resolve(stored).map_err(Unreadable::into_text)?;
-    serde_json::from_slice(&value).map_err(|error| error.to_string())
-}
