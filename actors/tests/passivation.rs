@@ -387,3 +387,38 @@ async fn nothing_is_lost_among_many_sessions_that_come_and_go() {
         storm(seed).await;
     }
 }
+
+/// Whoever hears of a call only after it has let the session go, and dies before it hears of it, leaves it to the next.
+#[test]
+fn a_call_at_the_edge_outlives_the_directory() {
+    for gap in 0..3 {
+        at_the_edge(async |runtime, journal, first| {
+            journal.commit(vec![Write::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
+            runtime.revive(first.session).unwrap();
+            for _ in 0..gap {
+                yield_now().await;
+            }
+            strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+            sleep(STEP).await;
+            assert_eq!(places(&runtime).await, [SessionPlace::Live], "somebody is there to read it");
+            0
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_time_to_be_idle_will_do() {
+    let check = async |idle: Duration, early: Vec<SessionPlace>, late: Vec<SessionPlace>| {
+        let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
+        let quick = ScriptedProvider::new(Duration::from_millis(20), |_| Ok(says("done")));
+        let runtime = Runtime::start(World { idle, ..world(journal, quick, Vec::new()) }).await.unwrap();
+        one_run(&runtime).await;
+        sleep(Duration::from_millis(40)).await;
+        assert_eq!(places(&runtime).await, early, "{idle:?}");
+        sleep(LONG).await;
+        assert_eq!(places(&runtime).await, late, "{idle:?}");
+    };
+    // It is not looked for the idle at every turn.
+    check(Duration::from_micros(1), vec![SessionPlace::Live], vec![]).await;
+    check(Duration::MAX, vec![SessionPlace::Live], vec![SessionPlace::Live]).await;
+}
