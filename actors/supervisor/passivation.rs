@@ -126,7 +126,9 @@ async fn close(
         (Some(incarnation), _) => incarnation,
         (None, Some(opening)) => match opening.await? {
             Stored::Opened(opened) => opened.incarnation,
-            other => return Ok(other),
+            other @ (Stored::Refused(_) | Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered) => {
+                return Ok(other);
+            }
         },
         (None, None) => return Ok(Stored::Closed(true)),
     };
