@@ -140,17 +140,9 @@ impl Directory {
             entry.goes_on = true;
             self.foundation.roster.note(session, entry);
         }
-        let message = match entry.place {
-            Place::Live(_) => message.map(|message| entry.hand(message)),
-            // It is not given before its session is awake: who knows what is wanted by then.
-            Place::Resting(..)
-            | Place::Opening(_)
-            | Place::Ending(..)
-            | Place::Burying(..)
-            | Place::Closing(_)
-            | Place::Kept
-            | Place::Quarantined(_) => message,
-        };
+        // It is not given before its session is awake: who knows what is wanted by then.
+        let is_live = matches!(entry.place, Place::Live(_));
+        let message = if is_live { message.map(|message| entry.hand(message)) } else { message };
         match &mut entry.place {
             Place::Opening(waiting)
             | Place::Ending(waiting, _)
