@@ -1,6 +1,7 @@
 //! Persistence: the one writer. It batches what all sessions append, and vouches for what is on disk.
 //!
-//! Architecture invariant: `Durable::vouch` is called here and nowhere else, on acknowledgement and on replay.
+//! Architecture invariant: `Durable::vouch` is called here and nowhere else, on acknowledgement and on replay; what vouches
+//! earlier is a wrong twin, and not in the product.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +15,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
     model::{Body, Cause, Durable, NoRoom, Record, RunEnded, Seq, SessionId, Timestamp},
-    mutation::{Mutation, planted},
     port::{Clock, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
@@ -144,6 +144,7 @@ impl Actor for Persistence {
         message: PersistenceMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(feature = "testkit")]
         let message = if is_vouched_early(&message) { vouched_early(message) } else { message };
         let batch = {
             let mut queue = lock(&state.queue);
@@ -298,13 +299,16 @@ pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
 }
 
 /// Never, but for the wrong twins of this actor; nobody else could be one, since nobody else vouches.
+#[cfg(feature = "testkit")]
 fn is_vouched_early(message: &PersistenceMsg) -> bool {
+    use crate::mutation::{Mutation, planted};
     let PersistenceMsg::Write(Write::Append(append), _) = message else { return false };
     let revives = || append.records.iter().any(|record| matches!(record.body, Body::SessionRevived(_)));
     planted(Mutation::AcknowledgeEarly) || planted(Mutation::DueEarly) && revives()
 }
 
 /// An append about which nobody hears any more: it was said to be durable.
+#[cfg(feature = "testkit")]
 fn vouched_early(message: PersistenceMsg) -> PersistenceMsg {
     let PersistenceMsg::Write(Write::Append(append), reply) = message else { return message };
     reply(Ok(Stored::Appended(append.records.iter().cloned().map(Durable::vouch).collect())));

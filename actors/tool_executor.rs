@@ -41,6 +41,12 @@ impl Tools {
         self.known(allowed).map(|(_, tool)| tool.spec().clone()).collect()
     }
 
+    /// The bytes of that, as JSON.
+    pub(crate) fn schema_bytes(&self, allowed: &[String]) -> u64 {
+        let bytes = |tool: &Arc<dyn Tool>| serde_json::to_vec(tool.spec()).map_or(0, |json| json.len());
+        self.known(allowed).map(|(_, tool)| bytes(tool) as u64).sum()
+    }
+
     /// All names, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         self.registry.keys().map(ToString::to_string).collect()

@@ -31,6 +31,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         workspace: workspace.to_string_lossy().into_owned(),
         task: clock::ulid(&SystemClock::default()),
         tools: tool::TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        schema_bytes: 0,
         limits: Limits {
             budget: Amounts { iterations: Some(config.agent.max_turns.0.into()), ..Amounts::default() },
             wall_ms: None,

@@ -77,6 +77,8 @@ pub enum FailureClass {
     Cancelled,
     /// The task died without a word (a panic): what became of the call is not known.
     Lost,
+    /// It could not be made here: the provider was never asked.
+    NotMade,
     /// The process, or the session's actor, ended while the call was under way.
     Interrupted,
 }
@@ -101,12 +103,11 @@ impl FailureClass {
             Self::ModelNotFound => "model_not_found",
             Self::Cancelled => "cancelled",
             Self::Lost => "lost",
+            Self::NotMade => "not_made",
             Self::Interrupted => "interrupted",
         }
     }
-}
 
-impl FailureClass {
     /// In how many milliseconds the provider will have room again, if it said so.
     pub fn reset_in(&self, now: Timestamp) -> Option<u64> {
         let at = |reset_at: &Option<Timestamp>| reset_at.map(|at| at.ms_since(now));
@@ -127,6 +128,7 @@ impl FailureClass {
             | Self::ModelNotFound
             | Self::Cancelled
             | Self::Lost
+            | Self::NotMade
             | Self::Interrupted => None,
         }
     }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, NoAllowance, NotAnswered};
+use super::{Failure, ModelRef, NoAllowance, NotAnswered};
 
 /// How a run ended. Every accepted run ends in exactly one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,6 +83,14 @@ pub enum Cause {
         /// Which one, and how far.
         refusal: NoAllowance,
     },
+    /// The limit of money cannot be kept any more: the conversation is longer than the price of any model that could be
+    /// asked is known for.
+    Unpriced {
+        /// The first of these models.
+        model: ModelRef,
+        /// The input tokens above which its price is not known; 0 if it never is.
+        above: u64,
+    },
     /// The active time allowed ran out, in milliseconds.
     Time {
         /// The limit.
@@ -128,6 +136,11 @@ impl fmt::Display for Cause {
             ),
             Self::UnknownTool => f.write_str("unknown_tool: the model kept calling tools that do not exist"),
             Self::Limit { refusal } => fmt::Display::fmt(refusal, f),
+            Self::Unpriced { model, above } => write!(
+                f,
+                "unpriced: the price of {model} is not known above {above} tokens of input, so the limit of usd cannot be \
+                 kept; limit tokens instead, or configure the price of such calls"
+            ),
             Self::Time { limit_ms } => write!(f, "{limit_ms} ms of active time are used up"),
             Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),

@@ -302,11 +302,10 @@ impl ModelStarted {
     /// What the attempt has spent if it used so much; without a word from the provider, all that was reserved.
     pub fn spent(&self, usage: Option<&Usage>) -> Amounts {
         let Some(usage) = usage else { return self.reserved };
-        let cost = |reserved| self.price.and_then(|price| price.of(usage)).unwrap_or(reserved);
         Amounts {
             iterations: self.reserved.iterations,
             tokens: Some(usage.total()),
-            usd: self.reserved.usd.map(cost),
+            usd: self.price.and_then(|price| price.of(usage)).or(self.reserved.usd),
             ..Amounts::default()
         }
     }

@@ -84,6 +84,9 @@ pub struct RunSpec {
     pub task: String,
     /// The tools it may call, sorted.
     pub tools: Vec<String>,
+    /// The bytes of what every request says of them, as JSON.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schema_bytes: u64,
     /// What it may use up.
     pub limits: Limits,
     /// The caller's system message, for this run only.
@@ -95,6 +98,12 @@ pub struct RunSpec {
     /// The rehearsal script it runs against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
+}
+
+// serde wants a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl RunSpec {
@@ -201,6 +210,7 @@ mod tests {
             workspace: "/w".into(),
             task: "t".into(),
             tools: Vec::new(),
+            schema_bytes: 0,
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),

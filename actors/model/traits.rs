@@ -189,7 +189,7 @@ pub struct Price {
 impl Price {
     /// What a call costs, in nano-dollars; `None` if it read more than these prices hold for.
     pub fn of(&self, usage: &Usage) -> Option<u64> {
-        if self.up_to.is_some_and(|most| usage.input_tokens > most) {
+        if !self.holds_for(usage.input_tokens) {
             return None;
         }
         let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
@@ -202,16 +202,15 @@ impl Price {
         let cost = |(tokens, price): (u64, u64)| tokens.saturating_mul(price);
         Some(parts.into_iter().map(cost).fold(0, u64::saturating_add))
     }
-}
 
-impl Price {
-    /// What a call that reads and writes so many tokens costs at most, whatever of it is cached; `None` if it reads more
-    /// than these prices hold for.
-    pub fn at_most(&self, input: u64, output: u64) -> Option<u64> {
-        let holds = self.up_to.is_none_or(|most| input <= most);
-        let cost =
-            input.saturating_mul(self.dearest_input()).saturating_add(output.saturating_mul(self.output));
-        holds.then_some(cost)
+    /// Whether they hold for a call that reads so many tokens.
+    pub fn holds_for(&self, input: u64) -> bool {
+        self.up_to.is_none_or(|most| input <= most)
+    }
+
+    /// What a call that reads and writes so many tokens costs at most at these prices, whatever of it is cached.
+    pub fn at_most(&self, input: u64, output: u64) -> u64 {
+        input.saturating_mul(self.dearest_input()).saturating_add(output.saturating_mul(self.output))
     }
 
     /// The tokens that a call which reads so many may write for so much money.

@@ -6,7 +6,7 @@ use crate::model::{Deadline, FailureClass};
 pub(crate) enum Blame {
     /// Nobody's: the call was ended from here.
     Ended,
-    /// This process's own: the task died.
+    /// This process's own: the call was not made, or its task died.
     Ours,
     /// The request's: it fails everywhere, and whoever said so works.
     Request,
@@ -24,7 +24,7 @@ pub(crate) enum Blame {
 pub(crate) const fn blame(class: &FailureClass) -> Blame {
     match class {
         FailureClass::Cancelled | FailureClass::Interrupted => Blame::Ended,
-        FailureClass::Lost => Blame::Ours,
+        FailureClass::Lost | FailureClass::NotMade => Blame::Ours,
         FailureClass::ContextTooLong { .. }
         | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest

@@ -263,7 +263,9 @@ mod tests {
             let three = (0..3).map(|_| (0, Fails(class.clone()))).collect();
             check(three, 1, guessed(30));
         }
-        for class in [FailureClass::InvalidRequest, FailureClass::Cancelled, FailureClass::Lost] {
+        for class in
+            [FailureClass::InvalidRequest, FailureClass::Cancelled, FailureClass::Lost, FailureClass::NotMade]
+        {
             check((0..9).map(|_| (0, Fails(class.clone()))).collect(), 1, Gauge::Free);
         }
     }

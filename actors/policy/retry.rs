@@ -107,7 +107,7 @@ impl RetryPolicy {
             (again, Elsewhere::Somebody | Elsewhere::Later(_) | Elsewhere::Nobody) => again,
         };
         match (again, class) {
-            (Some(_), FailureClass::Lost) => After::Again(0),
+            (Some(_), FailureClass::Lost | FailureClass::NotMade) => After::Again(0),
             (Some(ms), _) => After::Again(ms),
             (None, _) => After::GiveUp,
         }
@@ -190,7 +190,7 @@ const fn worth(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
         FailureClass::Timeout { .. } => worth.timeout,
         FailureClass::Network => worth.network,
         FailureClass::Cut => worth.cut,
-        FailureClass::Lost | FailureClass::Interrupted => worth.lost,
+        FailureClass::Lost | FailureClass::NotMade | FailureClass::Interrupted => worth.lost,
         FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
@@ -224,7 +224,7 @@ fn jitter(call: CallId, attempt: Attempt) -> u64 {
 /// What a failed attempt must be taken to have cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Billing {
-    /// The provider turned it away before any work.
+    /// The provider turned it away before any work, or was never asked.
     Nothing,
     /// It may have been worked on: all that was reserved counts as spent.
     Everything,
@@ -242,6 +242,7 @@ pub(crate) const fn billing(class: &FailureClass) -> Billing {
         | FailureClass::InvalidRequest
         | FailureClass::ModelNotFound
         | FailureClass::NotAnApi
+        | FailureClass::NotMade
         | FailureClass::Timeout { which: Deadline::Connect } => Billing::Nothing,
         FailureClass::Server
         | FailureClass::Timeout { which: Deadline::FirstEvent | Deadline::Gap | Deadline::Call }
@@ -298,6 +299,7 @@ mod tests {
         check(FailureClass::Network, 3, 100);
         check(FailureClass::Cut, 3, 3);
         check(FailureClass::Lost, 3, 3);
+        check(FailureClass::NotMade, 3, 3);
         check(FailureClass::Interrupted, 200, 200);
         for class in [
             FailureClass::Auth,
@@ -354,6 +356,7 @@ mod tests {
         let late = Past { spent_ms: 1_799_900, ..past(1) };
         check_pause(FailureClass::Overloaded, late, alone, None);
         check_pause(FailureClass::Lost, past(1), alone, Some((0, 0)));
+        check_pause(FailureClass::NotMade, past(1), alone, Some((0, 0)));
     }
 
     #[test]

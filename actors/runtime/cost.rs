@@ -98,6 +98,7 @@ mod tests {
             workspace: "/w".into(),
             task: "t".into(),
             tools: Vec::new(),
+            schema_bytes: 0,
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),

@@ -57,6 +57,7 @@ fn accepted(run: u128) -> Body {
         workspace: String::new(),
         task: String::new(),
         tools: Vec::new(),
+        schema_bytes: 0,
         limits: Limits::default(),
         system: None,
         traits: Vec::new(),

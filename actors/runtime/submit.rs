@@ -27,8 +27,10 @@ impl Runtime {
         self.check_space().await?;
         let run = RunId::from_bits(self.ulid());
         let repaired = repair(&request.history);
-        let spec = Arc::new(request.spec(&self.defaults().spec, run, repaired.system.as_deref()));
+        let mut spec = request.spec(&self.defaults().spec, run, repaired.system.as_deref());
         priced(&spec)?;
+        spec.schema_bytes = self.doors.wiring.tools.schema_bytes(&spec.tools);
+        let spec = Arc::new(spec);
         for (model, level) in spec.untold() {
             let level = level.name();
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
@@ -196,6 +198,7 @@ mod tests {
             workspace: "/w".into(),
             task: "default".into(),
             tools: Vec::new(),
+            schema_bytes: 0,
             traits: Vec::new(),
             thinking: None,
             limits: Limits {

@@ -80,7 +80,7 @@ async fn pictures(kept: &dyn Artifacts, request: &ModelRequest) -> Result<BTreeM
         let unread = |error: ArtifactError| {
             let class = match error {
                 ArtifactError::NotFound(_) | ArtifactError::Removed { .. } => FailureClass::InvalidRequest,
-                ArtifactError::Unavailable(_) => FailureClass::Lost,
+                ArtifactError::Unavailable(_) => FailureClass::NotMade,
             };
             let message = format!("the picture {handle} of this conversation cannot be read: {error}");
             Failure::new(class, message)

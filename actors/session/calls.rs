@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    model::{Attempt, CallId, SessionId},
+    model::{Attempt, CallId, Failure, FailureClass, SessionId},
     port::ModelRequest,
     provider::Lease,
     session::{Inner, SessionMsg, Wiring, attempt, said::Published, seek, view::EncodedView},
-    turn::{Effect, Input, Turn},
+    turn::{Effect, Input, Outlook, Turn},
 };
 
 /// The running tasks of one session. The supervisor holds them too: it revives a session only when they have ended.
@@ -83,6 +83,7 @@ impl CallTasks {
     }
 
     /// The wrong twin of `end`: they go on.
+    #[cfg(feature = "testkit")]
     pub(crate) fn outlive(&self) {
         if let Some(mut tasks) = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take() {
             tasks.detach_all();
@@ -172,7 +173,8 @@ impl Tasks {
         }));
         let Ok((head, messages)) = rendered else {
             *view = EncodedView::default();
-            return self.lost(started.call, started.attempt);
+            let why = "the provider's adapter panicked while it wrote the request";
+            return self.not_made((started.call, started.attempt), why);
         };
         let request = ModelRequest {
             call: started.call,
@@ -214,6 +216,14 @@ impl Tasks {
         };
         self.tasks.spawn(task.instrument(span));
         Begun::Call(cancel)
+    }
+
+    /// The attempt of a model call cannot be made here: nobody was asked.
+    pub(crate) fn not_made(&self, (call, attempt): (CallId, Attempt), why: &str) -> Begun {
+        let failure = Failure::new(FailureClass::NotMade, why);
+        let outlook = Outlook::default();
+        tell(&self.session, Inner::Input(Input::ModelFailed { call, attempt, failure, outlook }));
+        Begun::Call(CancellationToken::new())
     }
 
     /// A call that is started without the grant it was started with cannot be made: it is lost, and tried again.

@@ -265,7 +265,7 @@ impl State {
             }
             if rests && !effect.is_end() {
                 // Its start came to disk too late to be followed.
-                if let Effect::Run { call, attempt } = effect
+                if let Effect::Ask { call, attempt } | Effect::Run { call, attempt } = effect
                     && self.granted.remove(&(call, attempt)).is_some()
                 {
                     never_begun.push(Input::NeverBegun { call, attempt });
@@ -275,7 +275,9 @@ impl State {
             let begun = match effect {
                 Effect::Ask { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Lease(lease)) => self.tasks.ask(turn, &mut self.view, lease),
-                    Some(Grant::Permit(_)) | None => self.tasks.lost(call, attempt),
+                    Some(Grant::Permit(_)) | None => {
+                        self.tasks.not_made((call, attempt), "there was no lease for it")
+                    }
                 },
                 Effect::Run { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Permit(permit)) => self.tasks.run(turn, (call, attempt), permit),

@@ -58,7 +58,7 @@ pub(super) async fn shown<T>(
         read = reading => read,
         () = sleep(KEEPING) => {
             let seconds = KEEPING.as_secs();
-            Err(Failure::new(FailureClass::Lost, format!("the pictures were not read within {seconds} s")))
+            Err(Failure::new(FailureClass::NotMade, format!("the pictures were not read within {seconds} s")))
         }
     }
 }

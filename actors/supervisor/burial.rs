@@ -21,15 +21,17 @@ use crate::{
 };
 
 /// Takes a session over and ends its open runs, or the one of them that is named, as `failed` for this cause. What their
-/// calls had reserved counts as spent: nobody will know better. Says as which incarnation that was done.
+/// calls had reserved counts as spent: nobody will know better. Says as which incarnation that was done. `opening` is the
+/// write that takes it over.
 pub(super) async fn bury(
     journal: &dyn Journal,
     wiring: &Wiring,
     (session, only): (SessionId, Option<RunId>),
     cause: Cause,
+    opening: impl Future<Output = Result<Stored, JournalError>> + Send,
 ) -> Result<Incarnation, Unopened> {
     // Fenced before anything is read: what the dead session still had on its way to disk is there then, or never will be.
-    let Opened { incarnation, last, .. } = match write(&wiring.persistence, Write::Open(session)).await? {
+    let Opened { incarnation, last, .. } = match opening.await? {
         Stored::Opened(opened) => opened,
         Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
         Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),
@@ -101,8 +103,11 @@ async fn settled(journal: &dyn Journal, row: &RunRow) -> Result<Option<Settle>, 
     }))
 }
 
-/// Writes, and waits until it is durable or refused.
-pub(super) async fn write(writer: &Writer, write: Write) -> Result<Stored, JournalError> {
+/// Writes, in the order in which this is called, whether or not it is awaited; resolves when it is durable or refused.
+pub(super) fn write(
+    writer: &Writer,
+    write: Write,
+) -> impl Future<Output = Result<Stored, JournalError>> + Send + use<> {
     let gone = || JournalError::Unavailable("persistence is gone".into());
     let (sender, receiver) = oneshot::channel();
     let reply = Box::new(move |stored| {
@@ -110,6 +115,9 @@ pub(super) async fn write(writer: &Writer, write: Write) -> Result<Stored, Journ
             tracing::debug!("nobody waits for the write any more");
         }
     });
-    writer.cast(PersistenceMsg::Write(write, reply)).map_err(|_| gone())?;
-    receiver.await.map_err(|_| gone())?
+    let sent = writer.cast(PersistenceMsg::Write(write, reply));
+    async move {
+        sent.map_err(|_| gone())?;
+        receiver.await.map_err(|_| gone())?
+    }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     mem::take,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,15 +12,16 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     model::{BootId, Cause, Incarnation, RunId, SessionId},
-    mutation::{Mutation, planted},
+    persistence::Stored,
     policy::{Intensity, Verdict},
-    port::{Journal, JournalError},
+    port::{Journal, JournalError, Write},
     session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
     supervisor::{
         NewSession, SessionPlace, SessionStatus, SessionsMsg,
-        burial::bury,
+        burial::{bury, write},
         entry::{Entry, Next, Place, Then},
         opening::{Opened, Unopened, open},
+        roster::Roster,
         sessions::Inner,
     },
     turn::Input,
@@ -48,32 +49,6 @@ pub(crate) struct Foundation {
     pub(super) roster: Arc<Roster>,
 }
 
-/// What the next directory has to know of the sessions that this one knows: their tasks, so that it can end them before it
-/// revives; whether they go on; and as whom they were opened.
-#[derive(Debug, Default)]
-pub(crate) struct Roster(Mutex<BTreeMap<SessionId, Known>>);
-
-type Known = (CallTasks, bool, Option<Incarnation>);
-
-impl Roster {
-    fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<SessionId, Known>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Notes that the session's runs are to go on: whoever is told to see to it may die before.
-    pub(crate) fn want(&self, session: SessionId) {
-        self.with(|roster| roster.entry(session).or_default().1 = true);
-    }
-
-    fn note(&self, session: SessionId, entry: &Entry) {
-        self.with(|roster| roster.insert(session, (entry.tasks.clone(), entry.goes_on, entry.incarnation)));
-    }
-
-    pub(super) fn forget(&self, session: SessionId) {
-        self.with(|roster| roster.remove(&session));
-    }
-}
-
 /// See the module. The state of SessionSupervisor.
 pub(crate) struct Directory {
     pub(super) me: ActorRef<SessionsMsg>,
@@ -88,7 +63,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// A directory that knows nobody; but whoever went on in an earlier one is revived.
     pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
-        let known = foundation.roster.with(|roster| roster.clone());
+        let known = foundation.roster.begin();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
         let mut directory = Self { me, foundation, entries, actors, suspended: false, looking: None };
         for (session, (tasks, goes_on, incarnation)) in known {
@@ -108,7 +83,9 @@ impl Directory {
             place: match &entry.place {
                 Place::Opening(_) => SessionPlace::Opening,
                 Place::Live(_) | Place::Resting(..) => SessionPlace::Live,
-                Place::Ending(..) | Place::Burying(..) | Place::Closing(_) => SessionPlace::Ending,
+                Place::Ending(..) | Place::Burying(..) | Place::Closing(_) | Place::Kept => {
+                    SessionPlace::Ending
+                }
                 Place::Quarantined(why) => SessionPlace::Quarantined(why.clone()),
             },
             deaths: entry.died,
@@ -131,6 +108,7 @@ impl Directory {
             | Place::Ending(..)
             | Place::Burying(..)
             | Place::Closing(_)
+            | Place::Kept
             | Place::Quarantined(_) => None,
         }
     }
@@ -147,10 +125,13 @@ impl Directory {
             return;
         }
         let goes_on = message.as_ref().is_none_or(|message| !message.is_at_rest());
+        if message.is_none() {
+            // Behind this it is in the roster that the session goes on.
+            self.foundation.roster.heard(session);
+        }
         let Some(entry) = self.entries.get_mut(&session) else {
             let place = Place::Opening(message.into_iter().collect());
             let entry = Entry { place, goes_on, ..Entry::new(new) };
-            self.foundation.roster.note(session, &entry);
             self.entries.insert(session, entry);
             return self.open(session);
         };
@@ -159,16 +140,9 @@ impl Directory {
             entry.goes_on = true;
             self.foundation.roster.note(session, entry);
         }
-        let message = match entry.place {
-            Place::Live(_) => message.map(|message| entry.hand(message)),
-            // It is not given before its session is awake: who knows what is wanted by then.
-            Place::Resting(..)
-            | Place::Opening(_)
-            | Place::Ending(..)
-            | Place::Burying(..)
-            | Place::Closing(_)
-            | Place::Quarantined(_) => message,
-        };
+        // It is not given before its session is awake: who knows what is wanted by then.
+        let is_live = matches!(entry.place, Place::Live(_));
+        let message = if is_live { message.map(|message| entry.hand(message)) } else { message };
         match &mut entry.place {
             Place::Opening(waiting)
             | Place::Ending(waiting, _)
@@ -177,6 +151,10 @@ impl Directory {
             Place::Closing(waiting) => {
                 entry.rung |= message.is_none();
                 waiting.extend(message);
+            }
+            Place::Kept => {
+                entry.place = Place::Opening(message.into_iter().collect());
+                self.open(session);
             }
             Place::Live(actor) => {
                 let Some(message) = message else { return };
@@ -193,12 +171,25 @@ impl Directory {
     }
 
     /// Reads the session's journal, in a task.
-    pub(super) fn open(&self, session: SessionId) {
+    pub(super) fn open(&mut self, session: SessionId) {
         let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
+        let opening = self.take_over(session);
         tokio::spawn(async move {
-            let opened = open(&*foundation.journal, &foundation.wiring.persistence, session).await;
+            let opened = open(&*foundation.journal, session, opening).await;
             tell(&me, Inner::Opened(session, Box::new(opened)));
         });
+    }
+
+    /// Takes a session over. As whom is not known until that is done: whoever lets it go before takes it over again.
+    fn take_over(
+        &mut self,
+        session: SessionId,
+    ) -> impl Future<Output = Result<Stored, JournalError>> + Send + use<> {
+        if let Some(entry) = self.entries.get_mut(&session) {
+            entry.incarnation = None;
+            self.foundation.roster.note(session, entry);
+        }
+        write(&self.foundation.wiring.persistence, Write::Open(session))
     }
 
     /// The journal was read, or not. An error is one of the store and ends this actor.
@@ -303,10 +294,11 @@ impl Directory {
         entry.place = Place::Ending(entry.place.take_waiting(), next);
         let (tasks, me) = (entry.tasks.clone(), self.me.clone());
         tokio::spawn(async move {
-            match planted(Mutation::ReviveEarly) {
-                true => tasks.outlive(),
-                false => tasks.end().await,
+            #[cfg(feature = "testkit")]
+            if crate::mutation::planted(crate::mutation::Mutation::ReviveEarly) {
+                tasks.outlive();
             }
+            tasks.end().await;
             tell(&me, Inner::TasksEnded(session));
         });
     }
@@ -351,8 +343,9 @@ impl Directory {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.place = Place::Burying(entry.place.take_waiting(), then);
         let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
+        let opening = self.take_over(session);
         tokio::spawn(async move {
-            let buried = bury(&*foundation.journal, &foundation.wiring, (session, run), cause).await;
+            let buried = bury(&*foundation.journal, &foundation.wiring, (session, run), cause, opening).await;
             tell(&me, Inner::Buried(session, buried));
         });
     }
@@ -373,7 +366,7 @@ impl Directory {
             }
         };
         let Some(entry) = self.entries.get_mut(&session) else { return Ok(()) };
-        entry.incarnation = incarnation.or(entry.incarnation);
+        entry.incarnation = incarnation;
         let waiting = entry.place.take_waiting();
         match std::mem::replace(&mut entry.place, Place::Opening(Vec::new())) {
             Place::Burying(_, Then::GoOn) => {
@@ -406,6 +399,7 @@ impl Directory {
             | Place::Resting(..)
             | Place::Ending(..)
             | Place::Closing(_)
+            | Place::Kept
             | Place::Quarantined(_)) => entry.place = other,
         }
         Ok(())
@@ -415,7 +409,7 @@ impl Directory {
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.suspended = true;
         self.looking = None;
-        self.foundation.roster.with(BTreeMap::clear);
+        self.foundation.roster.clear();
         let mut tasks = Vec::new();
         for (_, entry) in take(&mut self.entries) {
             let actor = match entry.place {
@@ -424,6 +418,7 @@ impl Directory {
                 | Place::Ending(..)
                 | Place::Burying(..)
                 | Place::Closing(_)
+                | Place::Kept
                 | Place::Quarantined(_) => None,
             };
             tasks.push((entry.tasks, actor));

@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) goes_on: bool,
     /// Its actor was given an order at rest, and ends when that is carried out.
     pub(super) rests: bool,
-    /// As whom it was opened last.
+    /// As whom it is open; `None` while it is being opened, and nobody knows yet.
     pub(super) incarnation: Option<Incarnation>,
     /// It was called to go on while it was let go.
     pub(super) rung: bool,
@@ -46,6 +46,8 @@ pub(super) enum Place {
     Burying(Vec<SessionMsg>, Then),
     /// Nobody wants it any more: the store is told, which looks into its inbox, and then it is forgotten.
     Closing(Vec<SessionMsg>),
+    /// Nobody wants it, and the store does not let it go: something waits in its inbox for who takes it up.
+    Kept,
     /// Nothing is done with it any more: why.
     Quarantined(String),
 }
@@ -82,7 +84,7 @@ impl Place {
             | Self::Ending(waiting, _)
             | Self::Burying(waiting, _)
             | Self::Closing(waiting) => take(waiting),
-            Self::Live(_) | Self::Quarantined(_) => Vec::new(),
+            Self::Live(_) | Self::Kept | Self::Quarantined(_) => Vec::new(),
         }
     }
 }
@@ -128,14 +130,16 @@ impl Entry {
             | Place::Resting(..)
             | Place::Burying(..)
             | Place::Closing(_)
+            | Place::Kept
             | Place::Quarantined(_) => false,
         }
     }
 
-    /// Whether it is about to be forgotten, and nobody has asked for it since.
+    /// Whether nothing is done with it, and nobody has asked for it since.
     pub(super) const fn is_leaving(&self) -> bool {
         match &self.place {
             Place::Closing(waiting) => waiting.is_empty() && !self.rung && !self.goes_on,
+            Place::Kept => true,
             Place::Opening(_)
             | Place::Live(_)
             | Place::Resting(..)

@@ -18,6 +18,7 @@ mod opening;
 mod passivation;
 mod providers;
 mod root;
+mod roster;
 mod sessions;
 
 use std::{fmt, sync::Arc};
@@ -32,9 +33,10 @@ use crate::{
     session::Wiring,
 };
 pub(crate) use address::Address;
-pub(crate) use directory::{Directory, Roster};
+pub(crate) use directory::Directory;
 pub(crate) use providers::{ProviderSupervisor, ProvidersMsg, State as Providers};
 pub(crate) use root::{Root, RootMsg, RootState};
+pub(crate) use roster::Roster;
 pub(crate) use sessions::{NewSession, SessionSupervisor, SessionsMsg};
 
 /// Why a runtime has ended.

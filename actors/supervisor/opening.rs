@@ -7,8 +7,7 @@ use futures::FutureExt;
 use crate::{
     model::{Incarnation, SessionId},
     persistence::{Stored, replay},
-    port::{Journal, JournalError, ReadError, Write},
-    supervisor::{Writer, burial::write},
+    port::{Journal, JournalError, ReadError},
     turn::Dormant,
 };
 
@@ -38,13 +37,13 @@ impl From<ReadError> for Unopened {
 /// A session that can be woken up.
 pub(crate) type Opened = (Dormant, Incarnation);
 
-/// Takes the session over, behind whatever an earlier incarnation still has in the queue, and reads its journal.
+/// Reads the journal of a session that `opening` takes over, behind whatever an earlier incarnation still has in the queue.
 pub(super) async fn open(
     journal: &dyn Journal,
-    writer: &Writer,
     session: SessionId,
+    opening: impl Future<Output = Result<Stored, JournalError>> + Send,
 ) -> Result<Opened, Unopened> {
-    let opened = match write(writer, Write::Open(session)).await? {
+    let opened = match opening.await? {
         Stored::Opened(opened) => opened,
         Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
         Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),

@@ -9,12 +9,12 @@ use ractor::{ActorId, ActorRef};
 use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
-    model::SessionId,
+    model::{Incarnation, SessionId},
     persistence::Stored,
     port::{JournalError, Write},
     session::SessionMsg,
     supervisor::{
-        SessionsMsg,
+        SessionsMsg, Writer,
         burial::write,
         directory::{Directory, tell},
         entry::{Entry, Place},
@@ -22,8 +22,10 @@ use crate::{
     },
 };
 
-/// An idle session is found late by at most this part of the time that it may be idle.
+/// An idle session is found late by at most this part of the time that it may be idle,
 const LATE: u32 = 8;
+/// or by this: it is not looked more often.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Directory {
     /// Looks for idle sessions after this time, unless that is to be done already.
@@ -33,7 +35,7 @@ impl Directory {
         }
         let (me, mut timer) = (self.me.clone(), JoinSet::new());
         timer.spawn(async move {
-            tokio::time::sleep(time).await;
+            tokio::time::sleep(time.max(SHORTEST)).await;
             tell(&me, Inner::Look);
         });
         self.looking = Some(timer);
@@ -48,7 +50,7 @@ impl Directory {
         for (session, entry) in &mut self.entries {
             let Place::Live(_) = entry.place else { continue };
             let since = entry.tasks.idle_since().map(Duration::from_millis);
-            let left = since.map_or(idle, |since| (since + idle).saturating_sub(now));
+            let left = since.map_or(idle, |since| since.saturating_add(idle).saturating_sub(now));
             if left.is_zero() {
                 ask_to_end(&self.me, *session, entry);
             } else {
@@ -76,13 +78,15 @@ impl Directory {
     /// Forgets a session that nobody wants: the store first, so that it never takes it for open while nobody knows it.
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
-        let Some(incarnation) = entry.incarnation else { return self.remove(session) };
+        let incarnation = entry.incarnation;
         let (goes_on, waiting) = (entry.goes_on, entry.place.take_waiting());
         *entry = Entry { place: Place::Closing(waiting), goes_on, ..Entry::new(None) };
-        entry.incarnation = Some(incarnation);
+        entry.incarnation = incarnation;
         let (wiring, me) = (Arc::clone(&self.foundation.wiring), self.me.clone());
+        // Somebody was about to open it, perhaps in an earlier directory: that is behind this, or never comes.
+        let opening = incarnation.is_none().then(|| write(&wiring.persistence, Write::Open(session)));
         tokio::spawn(async move {
-            let closed = write(&wiring.persistence, Write::Close(session, incarnation)).await;
+            let closed = close(&wiring.persistence, session, (incarnation, opening)).await;
             tell(&me, Inner::Closed(session, closed));
         });
     }
@@ -99,18 +103,36 @@ impl Directory {
             Err(error) => return tracing::debug!(%session, %error, "not closed"),
         };
         let is_wanted = !waiting.is_empty() || entry.rung || (has_inbox && entry.goes_on);
-        if !is_wanted {
-            return self.remove(session);
+        if is_wanted {
+            entry.rung = false;
+            entry.place = Place::Opening(take(waiting));
+            self.open(session);
+        } else if has_inbox {
+            entry.place = Place::Kept;
+        } else {
+            self.entries.remove(&session);
+            self.foundation.roster.forget(session);
         }
-        entry.rung = false;
-        entry.place = Place::Opening(take(waiting));
-        self.open(session);
     }
+}
 
-    fn remove(&mut self, session: SessionId) {
-        self.entries.remove(&session);
-        self.foundation.roster.forget(session);
-    }
+/// Lets the session go that is open as this incarnation, or as the one that `opening` gives it.
+async fn close(
+    writer: &Writer,
+    session: SessionId,
+    (incarnation, opening): (Option<Incarnation>, Option<impl Future<Output = Result<Stored, JournalError>>>),
+) -> Result<Stored, JournalError> {
+    let incarnation = match (incarnation, opening) {
+        (Some(incarnation), _) => incarnation,
+        (None, Some(opening)) => match opening.await? {
+            Stored::Opened(opened) => opened.incarnation,
+            other @ (Stored::Refused(_) | Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered) => {
+                return Ok(other);
+            }
+        },
+        (None, None) => return Ok(Stored::Closed(true)),
+    };
+    write(writer, Write::Close(session, incarnation)).await
 }
 
 /// Asks a live session to end if it has nothing to do.

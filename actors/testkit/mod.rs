@@ -20,5 +20,5 @@ pub use faulty::{FaultyJournal, JournalFault};
 pub use journal_contract::{CASES, Case, FAULTS, Open, fault_contract, journal_contract};
 pub use memory::MemoryJournal;
 pub use scripted::{PlainEncoder, Script, ScriptedProvider, ScriptedTool, calls, says};
-pub use strike::{Part, Strike, strike};
+pub use strike::{Part, Strike, strike, strike_perhaps};
 pub use world::{invocation, world};

@@ -36,6 +36,7 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
         workspace: "/workspace".into(),
         task: "task".into(),
         tools,
+        schema_bytes: 0,
         limits: Limits { max_tokens: 1_000, ..Limits::default() },
         system: None,
         traits: Vec::new(),

@@ -10,11 +10,15 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use hermod_actors::{
-    Accepted, RunError, RunRequest, Runtime, SessionChoice, World,
+    Accepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, World,
     model::{CallEnd, CallId, Doubt, EffectClass, Kind, Outcome, RunState, StopReason, Verdict, WhenInDoubt},
-    port::{Found, Journal},
-    testkit::{MemoryJournal, Part, ScriptedProvider, ScriptedTool, Strike, calls, says, strike, world},
+    port::{Found, Journal, JournalError, Read, ReadError, Refusal, Rows, Write, Written},
+    testkit::{
+        MemoryJournal, Part, ScriptedProvider, ScriptedTool, Strike, calls, says, strike, strike_perhaps,
+        world,
+    },
 };
 use serde_json::json;
 use tokio::task::yield_now;
@@ -206,7 +210,7 @@ fn orders_at_rest_that_meet_take_nothing_up() {
 fn a_session_that_dies_of_an_order_at_rest_is_not_taken_up() {
     let die = async |runtime: &Runtime, first: Accepted| {
         if !runtime.tree().await.unwrap().sessions.is_empty() {
-            strike(runtime, Part::Session(first.session), Strike::Kill).await;
+            strike_perhaps(runtime, Part::Session(first.session), Strike::Kill).await;
         }
     };
     in_every_round(false, stop, die, async |runtime, runs, round| {
@@ -240,4 +244,99 @@ async fn the_time_of_a_run_goes_on_when_one_behind_it_is_given_up() {
     // Six of its ten seconds are over, and a call that does not end by itself has three more.
     let ended = runtime.wait(first.run, None).await.unwrap().ended;
     assert_eq!((ended.outcome, began.elapsed().as_secs()), (Outcome::TimedOut, 7));
+}
+
+fn plain(journal: MemoryJournal) -> Arc<dyn Journal> {
+    Arc::new(journal)
+}
+
+async fn places(runtime: &Runtime) -> Vec<SessionPlace> {
+    let sessions = runtime.tree().await.expect("the runtime is alive").sessions;
+    sessions.into_iter().map(|status| status.place).collect()
+}
+
+/// Nothing of any session is in memory, once whatever was done has come to its end.
+async fn check_forgotten(runtime: &Runtime, journal: &MemoryJournal, what: &str) {
+    tokio::time::sleep(LONG).await;
+    assert_eq!(places(runtime).await, [], "{what}");
+    assert_eq!(journal.open_sessions(), 0, "{what}: in the store");
+}
+
+/// The next process, with a journal over its store, of one that was suspended in the middle of a run.
+async fn left_in(over: fn(MemoryJournal) -> Arc<dyn Journal>) -> (Runtime, MemoryJournal, Accepted) {
+    let journal = MemoryJournal::new();
+    let runtime = start(with(&journal, quick())).await;
+    let run = submit(&runtime).await;
+    runtime.suspend().await;
+    let journal = journal.reopened();
+    let world = World { journal: over(journal.clone()), ..with(&journal, quick()) };
+    (start(world).await, journal, run)
+}
+
+#[test]
+fn a_directory_that_dies_while_a_session_is_opened_leaves_it_to_the_next() {
+    step_by_step(async {
+        for round in 0..AFTER * 2 {
+            let (runtime, journal, run) = left_in(plain).await;
+            let rounds = async {
+                for _ in 0..round {
+                    yield_now().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                stopped = runtime.stop_at_rest(run.run, StopReason::Command) => stopped.unwrap(),
+                // Nobody says it again.
+                () = rounds => {}
+            }
+            strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+            check_forgotten(&runtime, &journal, &format!("round {round}")).await;
+        }
+    });
+}
+
+/// A store that takes no appends.
+#[derive(Debug)]
+struct Refusing(MemoryJournal);
+
+impl Journal for Refusing {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        if batch.iter().any(|write| matches!(write, Write::Append(_))) {
+            let refused = |_| Written::Refused(Refusal::Malformed("no appends".into()));
+            let written = batch.into_iter().map(refused).collect();
+            return Box::pin(ready(Ok(written)));
+        }
+        self.0.commit(batch)
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        self.0.read(what)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_runs_cannot_be_ended_is_let_go() {
+    let (runtime, journal, run) = left_in(|journal| Arc::new(Refusing(journal))).await;
+    let given_up = runtime.give_up(run.run, "it dies").await;
+    assert_eq!(given_up, Err(RunError::StillRunning(run.run)));
+    check_forgotten(&runtime, &journal, "the refusal").await;
+    assert_ne!(runtime.row(run.run).await.unwrap().state, RunState::Ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_at_rest_with_something_in_its_inbox_is_known_until_somebody_takes_it_up() {
+    let (runtime, journal, run) = left_in(plain).await;
+    journal.commit(vec![Write::Deliver(run.session, "\"hello\"".into())]).await.unwrap();
+    let check_is_kept = async || {
+        tokio::time::sleep(LONG).await;
+        assert_eq!((places(&runtime).await, journal.open_sessions()), (vec![SessionPlace::Ending], 1));
+        assert!(!runtime.vitals().runs(run.session).await);
+    };
+    runtime.stop_at_rest(run.run, StopReason::Command).await.unwrap();
+    check_is_kept().await;
+    strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+    check_is_kept().await;
+    let next = submit(&runtime).await;
+    assert_eq!(next.session, run.session);
+    assert_eq!(places(&runtime).await, [SessionPlace::Live]);
 }

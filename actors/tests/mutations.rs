@@ -84,7 +84,14 @@ fn the_contract_of_journals_finds_what_is_planted_in_the_journal() {
         assert_eq!(broken, Err(format!("cases fail: {}", cases.join(", "))), "{mutation:?}");
     };
     let (wait, take) = ("items_wait_until_they_are_taken", "only_rows_that_wait_can_be_taken");
-    check(Mutation::NoFence, &["an_older_incarnation_is_fenced", "reopening_fences_the_process_before"]);
+    check(
+        Mutation::NoFence,
+        &[
+            "an_older_incarnation_is_fenced",
+            "a_session_that_is_let_go_is_fenced_until_it_is_opened",
+            "reopening_fences_the_process_before",
+        ],
+    );
     check(Mutation::ForgetInbox, &[wait, take, "numbers_are_never_used_again"]);
     check(Mutation::RepeatInbox, &[wait, take]);
 }

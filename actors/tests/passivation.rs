@@ -17,7 +17,8 @@ use hermod_actors::{
     },
     port::{Clock, Found, Journal, Write},
     testkit::{
-        MemoryJournal, Part, ScriptedProvider, ScriptedTool, Strike, VirtualClock, calls, says, strike, world,
+        MemoryJournal, Part, ScriptedProvider, ScriptedTool, Strike, VirtualClock, calls, says, strike,
+        strike_perhaps, world,
     },
 };
 use serde_json::json;
@@ -208,7 +209,7 @@ fn an_item_at_the_edge_keeps_the_session() {
 fn who_dies_at_the_edge_is_forgotten_too() {
     for how in [Strike::Panic, Strike::Error, Strike::Kill] {
         at_the_edge(async |runtime, journal, first| {
-            strike(&runtime, Part::Session(first.session), how).await;
+            strike_perhaps(&runtime, Part::Session(first.session), how).await;
             let next = one_run(&runtime).await;
             assert_eq!(next.session, first.session);
             check_forgotten(&runtime, journal, "a death").await;
@@ -386,4 +387,39 @@ async fn nothing_is_lost_among_many_sessions_that_come_and_go() {
     for seed in 1..=2 {
         storm(seed).await;
     }
+}
+
+/// Whoever hears of a call only after it has let the session go, and dies before it hears of it, leaves it to the next.
+#[test]
+fn a_call_at_the_edge_outlives_the_directory() {
+    for gap in 0..3 {
+        at_the_edge(async |runtime, journal, first| {
+            journal.commit(vec![Write::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
+            runtime.revive(first.session).unwrap();
+            for _ in 0..gap {
+                yield_now().await;
+            }
+            strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+            sleep(STEP).await;
+            assert_eq!(places(&runtime).await, [SessionPlace::Live], "somebody is there to read it");
+            0
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_time_to_be_idle_will_do() {
+    let check = async |idle: Duration, early: Vec<SessionPlace>, late: Vec<SessionPlace>| {
+        let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
+        let quick = ScriptedProvider::new(Duration::from_millis(20), |_| Ok(says("done")));
+        let runtime = Runtime::start(World { idle, ..world(journal, quick, Vec::new()) }).await.unwrap();
+        one_run(&runtime).await;
+        sleep(Duration::from_millis(40)).await;
+        assert_eq!(places(&runtime).await, early, "{idle:?}");
+        sleep(LONG).await;
+        assert_eq!(places(&runtime).await, late, "{idle:?}");
+    };
+    // It is not looked for the idle at every turn.
+    check(Duration::from_micros(1), vec![SessionPlace::Live], vec![]).await;
+    check(Duration::MAX, vec![SessionPlace::Live], vec![SessionPlace::Live]).await;
 }

@@ -94,6 +94,7 @@ impl Draft {
                 self.model_failed((*call, *attempt), &failure, &Outlook::default());
             }
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
+            Input::NeverBegun { call, attempt } if call.n == 0 => self.never_asked((*call, *attempt)),
             Input::NeverBegun { call, attempt } => self.never_begun(*call, *attempt),
             Input::Decided { call, verdict } => self.decided(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),

@@ -12,6 +12,7 @@ use crate::{
         Outlook,
         asking::{Asked, Asking},
         draft::Draft,
+        limits,
         run::Step,
     },
 };
@@ -38,7 +39,9 @@ impl Draft {
         }
         let Some((asking, spec)) = self.asking() else { return };
         let Some(model) = asking.started().map(|started| started.model.clone()) else { return };
-        let elsewhere = elsewhere(&spec.chain, (asking, &model), &outlook.links);
+        let others = self.others(&model);
+        let own = spec.chain.iter().position(|link| *link == model);
+        let elsewhere = elsewhere(&others, own, &outlook.links);
         let past = Past {
             times: asking.failed_as(&model, &failure.class) + 1,
             spent_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
@@ -48,7 +51,7 @@ impl Draft {
         };
         let retry = &spec.limits.retry;
         let after = retry.after((call, attempt), failure, past, (elsewhere, outlook.otherwise));
-        let next = next_link(&spec.chain, (asking, &model), &outlook.links);
+        let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
         let (retry_at, fallback) = match after {
             After::Again(ms) => (Some(self.now.at.plus_ms(ms)), None),
             After::GiveUp => match next {
@@ -71,10 +74,19 @@ impl Draft {
         }));
         if retry_at.is_none() {
             let ends = match after {
-                After::Again(_) | After::GiveUp => self.ends(&[]),
+                After::Again(_) | After::GiveUp => self.ends(&left_out(&self.unpriced())),
                 After::End => Vec::new(),
             };
             self.end_run(failed(failure, ends));
+        }
+    }
+
+    /// The attempt was started and never made, because its process was suspended: the next one makes it.
+    pub(super) fn never_asked(&mut self, (call, attempt): (CallId, Attempt)) {
+        if self.is_asked(call, attempt) {
+            let failure = Failure::new(FailureClass::NotMade, "the process was suspended before it was made");
+            let retry_at = Some(self.now.at);
+            self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
         }
     }
 
@@ -85,6 +97,12 @@ impl Draft {
         if asking.attempt != attempt || matches!(asking.state, Asked::Started(_)) {
             return;
         }
+        let unpriced = self.unpriced();
+        let nobody = self.turn.candidates().is_none_or(|links| links.is_empty());
+        if let Some((model, above)) = unpriced.first().cloned().filter(|_| nobody) {
+            let cause = Cause::Unpriced { model, above };
+            return self.end_run(Ended::because(Outcome::BudgetExhausted, cause));
+        }
         let (retry, now) = (run.spec.limits.retry, self.now);
         let waited_ms = asking.waited_ms + asking.pause().map_or(0, |pause| pause.uncounted_ms(now));
         let until = skipped.iter().filter_map(named);
@@ -93,13 +111,30 @@ impl Draft {
             let skipped = Arc::clone(skipped);
             return self.push(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
         }
-        // That the process ended does not say why nobody can be asked.
-        let last = asking.last_failure().filter(|failure| failure.class != FailureClass::Interrupted);
+        // That this process ended, or could not ask, does not say why nobody can be asked.
+        let says = |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotMade);
+        let last = asking.last_failure().filter(|failure| says(&failure.class));
         let failure = last.or_else(|| skipped.iter().map(reason).next()).cloned();
         let none = || Failure::new(FailureClass::ModelNotFound, "there is no model to ask");
         let has_more = spec.chain.len() > 1 || skipped.iter().any(|link| named(link).is_some());
-        let ends = if has_more { asking.ends(&spec.chain, skipped) } else { Vec::new() };
+        let skipped = [skipped, &*left_out(&unpriced)].concat();
+        let ends = if has_more { asking.ends(&spec.chain, &skipped) } else { Vec::new() };
         self.end_run(failed(failure.unwrap_or_else(none), ends));
+    }
+
+    /// The links that the call may ask beside the one that has just failed.
+    fn others(&self, failed: &ModelRef) -> Vec<usize> {
+        let (Some(run), Some((asking, spec))) = (self.run(), self.asking()) else { return Vec::new() };
+        let is_priced = |model: &ModelRef| limits::unpriced_above(run, &self.turn, model).is_none();
+        let others = asking.may_ask(&spec.chain).filter(|(_, model)| *model != failed && is_priced(model));
+        others.map(|(link, _)| link).collect()
+    }
+
+    /// The links that the call could ask if anybody knew what they would cost, and above how many tokens nobody does.
+    fn unpriced(&self) -> Vec<(ModelRef, u64)> {
+        let (Some(run), Some((asking, spec))) = (self.run(), self.asking()) else { return Vec::new() };
+        let above = |model| Some((ModelRef::clone(model), limits::unpriced_above(run, &self.turn, model)?));
+        asking.may_ask(&spec.chain).filter_map(|(_, model)| above(model)).collect()
     }
 
     /// What became of each link, if there are several.
@@ -124,37 +159,36 @@ const fn named(link: &NotAnswered) -> Option<Timestamp> {
     }
 }
 
-/// Whom the call could ask instead of a model that has just failed. What is not known to be closed is open.
-fn elsewhere(chain: &[ModelRef], (asking, failed): (&Asking, &ModelRef), links: &[Standing]) -> Elsewhere {
-    let others = others(chain, (asking, failed));
+/// The links that are not asked because nobody knows what they would cost.
+fn left_out(unpriced: &[(ModelRef, u64)]) -> Vec<NotAnswered> {
+    let left_out = |(model, above): &(ModelRef, u64)| {
+        let error = format!("its price is not known above {above} tokens of input, and money is limited");
+        let failure = Failure::new(FailureClass::NotMade, error);
+        NotAnswered { model: model.clone(), why: WhyNot::Skipped { until: None, failure } }
+    };
+    unpriced.iter().map(left_out).collect()
+}
+
+/// Whom the call could ask instead of the model that has just failed, its own link. What is not known to be closed is open.
+fn elsewhere(others: &[usize], own: Option<usize>, links: &[Standing]) -> Elsewhere {
     let standings: Vec<Standing> =
-        others.map(|link| links.get(link).copied().unwrap_or(Standing::Free)).collect();
+        others.iter().map(|link| links.get(*link).copied().unwrap_or(Standing::Free)).collect();
     if standings.iter().copied().any(is_open) {
         return Elsewhere::Somebody;
     }
     // The model itself may be open before the failure says so, with another credential.
-    let own = chain.iter().position(|model| model == failed).and_then(|link| links.get(link));
+    let own = own.and_then(|link| links.get(link));
     let earliest = standings.iter().chain(own).filter_map(|standing| until(*standing)).min();
     earliest.map_or(Elsewhere::Nobody, Elsewhere::Later)
 }
 
 /// The link to go on with: the first that may answer now, one that has not failed in this call before one that has; else
 /// the first that may later.
-fn next_link(chain: &[ModelRef], asked: (&Asking, &ModelRef), links: &[Standing]) -> Option<usize> {
+fn next_link(others: &[usize], has_tried: impl Fn(usize) -> bool, links: &[Standing]) -> Option<usize> {
     let open = |link: &usize| links.get(*link).copied().is_none_or(is_open);
-    let fresh = |link: &usize| open(link) && !asked.0.has_tried(&chain[*link]);
-    others(chain, asked)
-        .find(fresh)
-        .or_else(|| others(chain, asked).find(open))
-        .or_else(|| others(chain, asked).next())
-}
-
-/// The links that the call may ask beside the one that has just failed.
-fn others<'a>(
-    chain: &'a [ModelRef],
-    (asking, failed): (&'a Asking, &'a ModelRef),
-) -> impl Iterator<Item = usize> + 'a {
-    asking.may_ask(chain).filter(move |(_, model)| *model != failed).map(|(link, _)| link)
+    let fresh = |link: &usize| open(link) && !has_tried(*link);
+    let mut of = others.iter().copied();
+    of.clone().find(fresh).or_else(|| of.clone().find(open)).or_else(|| of.next())
 }
 
 const fn is_open(standing: Standing) -> bool {
@@ -183,6 +217,7 @@ fn failed(failure: Failure, chain: Vec<NotAnswered>) -> Ended {
         | FailureClass::ModelNotFound
         | FailureClass::Cancelled
         | FailureClass::Lost
+        | FailureClass::NotMade
         | FailureClass::Interrupted => Outcome::Failed,
     };
     Ended::because(outcome, Cause::Provider { failure, chain })

@@ -39,7 +39,7 @@ pub(crate) enum Input {
     ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
     /// The task of a call ended without a word; or nobody knows what became of what an earlier incarnation had started.
     Lost { call: CallId, attempt: Attempt },
-    /// A tool call that an earlier incarnation had started was never begun, and that attempt never will be.
+    /// A call that was started, here or by an earlier incarnation, was never begun, and that attempt never will be.
     NeverBegun { call: CallId, attempt: Attempt },
     /// A person has decided about a call that is in doubt.
     Decided { call: CallId, verdict: Verdict },

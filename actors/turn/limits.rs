@@ -26,10 +26,8 @@ pub(super) struct Estimate {
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
 /// what is left, and to what the model can write.
 pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
-    let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
-    let bytes = u64::try_from(turn.request_bytes() + head).unwrap_or(u64::MAX);
-    let input = bytes / BYTES_PER_TOKEN;
-    let input = input.saturating_add(input / 4);
+    let likely = read(run, turn);
+    let input = likely.saturating_add(likely / 4);
     let wanted = wanted_output(run, model);
     let price = run.spec.traits_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
@@ -38,13 +36,30 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
     let max_tokens = if room >= LEAST_OUTPUT { room } else { wanted };
     let iterations = (attempt == 1).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
-    let usd = money(run, price, (input, max_tokens));
+    let known = price.filter(|price| price.holds_for(likely));
+    let usd = money(run, known, (input, max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
+}
+
+/// The tokens that a request reads, as far as its bytes tell: the head with the tools, and the view.
+fn read(run: &Run, turn: &Turn) -> u64 {
+    let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
+    let bytes = u64::try_from(turn.request_bytes() + head).unwrap_or(u64::MAX);
+    bytes.saturating_add(run.spec.schema_bytes) / BYTES_PER_TOKEN
+}
+
+/// The input tokens above which the model's price is not known, if the request reads more and money is limited: such a
+/// model is not asked.
+pub(super) fn unpriced_above(run: &Run, turn: &Turn, model: &ModelRef) -> Option<u64> {
+    run.spec.limits.budget.usd?;
+    let price = run.spec.traits_of(model).price;
+    let is_known = price.is_some_and(|price| price.holds_for(read(run, turn)));
+    (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
 }
 
 /// The money that an attempt may cost at most. What nobody can price does not fit any limit.
 fn money(run: &Run, price: Option<Price>, (input, output): (u64, u64)) -> Option<u64> {
-    let most = price.and_then(|price| price.at_most(input, output));
+    let most = price.map(|price| price.at_most(input, output));
     let is_limited = run.spec.limits.budget.usd.is_some();
     most.or(is_limited.then_some(u64::MAX))
 }

@@ -142,13 +142,16 @@ impl Turn {
         matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())
     }
 
-    /// The models that the call under way may still ask, in the chain's order; `None` if there is none under way.
+    /// The models that the call under way may still ask, in the chain's order; `None` if there is none under way. Where
+    /// money is limited, none is asked that nobody can price.
     pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
         let Phase::Running(run) = &self.phase else { return None };
         match &run.step {
             Step::Asking(asking) => {
                 let tokens = |model: &ModelRef| limits::tokens(run, self, (asking.attempt, model));
-                Some(asking.candidates(&run.spec.chain, tokens))
+                let mut candidates = asking.candidates(&run.spec.chain, tokens);
+                candidates.retain(|link| limits::unpriced_above(run, self, &link.model).is_none());
+                Some(candidates)
             }
             Step::Acting(_) | Step::Said(_) => None,
         }

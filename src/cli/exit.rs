@@ -93,7 +93,7 @@ const fn of_failure(class: &FailureClass) -> Exit {
         | FailureClass::InvalidRequest
         | FailureClass::ContentRefused
         | FailureClass::Cancelled => Exit::Failed,
-        FailureClass::Lost | FailureClass::Interrupted => Exit::Internal,
+        FailureClass::Lost | FailureClass::NotMade | FailureClass::Interrupted => Exit::Internal,
     }
 }
 
@@ -238,6 +238,7 @@ mod tests {
         let failed = |class| Cause::provider(CallFailure::new(class, "x"));
         check(&because(Outcome::Failed, failed(FailureClass::InvalidRequest)), 1);
         check(&because(Outcome::Failed, failed(FailureClass::Lost)), 70);
+        check(&because(Outcome::Failed, failed(FailureClass::NotMade)), 70);
         check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);
         check(&because(Outcome::Failed, Cause::CrashLoop { error: "x".into() }), 70);
         check(&because(Outcome::Failed, Cause::Quarantined { error: "x".into() }), 74);
@@ -247,6 +248,8 @@ mod tests {
         let dimension = hermod_actors::model::Dimension::Tokens;
         let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
         check(&because(Outcome::BudgetExhausted, Cause::Limit { refusal }), 3);
+        let model = "p/m".parse().unwrap();
+        check(&because(Outcome::BudgetExhausted, Cause::Unpriced { model, above: 200_000 }), 3);
     }
 
     #[test]

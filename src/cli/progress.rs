@@ -1,6 +1,9 @@
 //! What a run does, a line for each step: records in, text out.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use hermod_actors::{
     Visible,
@@ -23,6 +26,8 @@ const MESSAGE: usize = 300;
 pub(crate) struct Progress {
     /// The run that is waited for.
     run: RunId,
+    /// The runs that have not ended, as far as is told.
+    open: BTreeSet<RunId>,
     /// What tool calls were asked for: name and arguments.
     asked: HashMap<CallId, (String, String)>,
     /// When attempts began, on the session's clock.
@@ -32,7 +37,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Tells the records from the point of view of one run.
     pub(crate) fn new(run: RunId) -> Self {
-        Self { run, asked: HashMap::new(), begun: HashMap::new() }
+        Self { run, open: BTreeSet::from([run]), asked: HashMap::new(), begun: HashMap::new() }
     }
 
     /// How a line about the record is meant.
@@ -64,7 +69,14 @@ impl Progress {
     /// Takes the next record in; what there is to say about it.
     pub(crate) fn line(&mut self, record: &Record) -> Option<String> {
         let now = record.active_ms;
+        if let Body::RunAccepted(accepted) = &record.body {
+            self.open.insert(accepted.run);
+        } else if let Body::RunEnded(ended) = &record.body {
+            self.open.remove(&ended.run);
+        }
         match &record.body {
+            // Without a run under way nothing was left where it was: a session at rest has its next task.
+            Body::SessionRevived(_) if self.open.is_empty() => None,
             Body::SessionRevived(_) => Some("session   taken up again where it was".into()),
             Body::RunStopping(stopping) if stopping.run == self.run => {
                 Some(format!("stopping  {}", stopping.ended))
@@ -246,7 +258,7 @@ mod tests {
 
     use hermod_actors::model::{
         AssistantMessage, CallEnd, Ended, Failure, FailureClass, Finish, Incarnation, Outcome, RunEnded,
-        Timestamp, ToolCall, Usage,
+        SessionRevived, Timestamp, ToolCall, Usage,
     };
 
     use super::*;
@@ -354,6 +366,10 @@ mod tests {
         let other = RunId::from_bits(2);
         let line = format!("run       {other} of this session ended: completed");
         check(vec![ended(RUN), ended(other)], &[None, Some(&line)]);
+        let revived =
+            || Body::SessionRevived(SessionRevived { incarnation: Incarnation::default(), boot: "b".into() });
+        let again = Some("session   taken up again where it was");
+        check(vec![revived(), ended(RUN), revived()], &[again, None, None]);
     }
 
     #[test]

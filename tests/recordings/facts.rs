@@ -70,6 +70,7 @@ fn helps_to_retry(class: &FailureClass) -> bool {
         | FailureClass::Network
         | FailureClass::Cut
         | FailureClass::Lost
+        | FailureClass::NotMade
         | FailureClass::Interrupted => true,
         FailureClass::NotAnApi
         | FailureClass::Auth

@@ -180,6 +180,7 @@ const fn is_billed(class: &FailureClass) -> bool {
         | FailureClass::ContextTooLong { .. }
         | FailureClass::OutputCap { .. }
         | FailureClass::InvalidRequest
-        | FailureClass::ModelNotFound => false,
+        | FailureClass::ModelNotFound
+        | FailureClass::NotMade => false,
     }
 }

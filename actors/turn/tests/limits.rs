@@ -1,7 +1,7 @@
 //! What a call may ask for.
 
 use super::*;
-use crate::model::{Amounts, Body, CallEnd, Doubt, ModelTraits, Price};
+use crate::model::{Amounts, Body, CallEnd, Cause, Doubt, Ended, ModelTraits, Outcome, Price, StopReason};
 
 fn spec() -> RunSpec {
     RunSpec {
@@ -11,6 +11,7 @@ fn spec() -> RunSpec {
         workspace: "/w".into(),
         task: "t".into(),
         tools: Vec::new(),
+        schema_bytes: 0,
         limits: Limits::default(),
         system: None,
         in_doubt: Doubt::default(),
@@ -41,11 +42,16 @@ fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: 
     assert!(reserved.is_some_and(|reserved| reserved >= expect && reserved < expect + 10), "{reserved:?}");
 }
 
-/// What the first call asks for and reserves of money, of a model at this price, within so much money.
-fn paid(price: Price, usd: Option<u64>) -> Option<(u64, Option<u64>)> {
+/// A run with a chain of models at these prices, within so much money.
+fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> Driver {
     let mut driver = Driver::new();
     let spec = RunSpec {
-        traits: vec![ModelTraits { price: Some(price), ..ModelTraits::default() }],
+        chain: (0..prices.len()).map(|n| format!("p/m{n}").parse().unwrap()).collect(),
+        traits: prices
+            .iter()
+            .map(|price| ModelTraits { price: Some(*price), ..ModelTraits::default() })
+            .collect(),
+        schema_bytes,
         limits: Limits {
             budget: Amounts { usd, ..Amounts::default() },
             max_tokens: 1_000,
@@ -57,6 +63,12 @@ fn paid(price: Price, usd: Option<u64>) -> Option<(u64, Option<u64>)> {
     // 4,000 bytes and what the driver's prompt has: 1,000 tokens and a quarter.
     let input = "go, ".repeat(1_000).into();
     driver.feed(&Input::Submitted { run: run(1), input, images, history, spec: Arc::new(spec), key: None });
+    driver
+}
+
+/// What the first call asks for and reserves of money, of a model at this price, within so much money.
+fn paid(price: Price, usd: Option<u64>) -> Option<(u64, Option<u64>)> {
+    let mut driver = priced(&[price], usd, 0);
     driver.lease(model(1, 1), 1);
     driver.records.iter().find_map(|record| {
         let Body::ModelStarted(started) = &record.body else { return None };
@@ -73,12 +85,109 @@ fn money_is_reserved_at_the_dearest_price_and_lowers_the_output() {
     assert_eq!(paid(price, Some(read + 50_050)), Some((500, Some(read + 50_000))));
     // What is too little for a call is refused by the ledger, not stretched.
     assert_eq!(paid(price, Some(read + 100)), Some((1_000, Some(read + 100_000))));
-    // What nobody can price fits no limit; without one it is not booked.
+    // What nobody can price is not asked; without a limit it is not booked.
     let short = Price { up_to: Some(100), ..price };
-    assert_eq!(paid(short, Some(read + 100_000)), Some((1_000, Some(u64::MAX))));
+    assert_eq!(paid(short, Some(read + 100_000)), None);
     assert_eq!(paid(short, None), Some((1_000, None)));
+    // Only what is put on top for safety is above: that is no reason to have nothing done.
+    let tight = Price { up_to: Some(1_100), ..price };
+    assert_eq!(paid(tight, Some(read + 100_000)), Some((1_000, Some(read + 100_000))));
     let free = Price { input: 0, output: 0, cache_read: 0, cache_write: 0, up_to: None };
     assert_eq!(paid(free, Some(1)), Some((1_000, Some(0))));
+}
+
+const DEAR: Price = Price { input: 10, output: 100, cache_read: 1, cache_write: 20, up_to: None };
+const SHORT: Price = Price { up_to: Some(999), ..DEAR };
+
+fn candidates(driver: &Driver) -> Vec<String> {
+    driver.turn.candidates().unwrap_or_default().iter().map(|link| link.model.to_string()).collect()
+}
+
+fn end(driver: &Driver) -> Option<Ended> {
+    driver.records.iter().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended.ended.clone())
+    })
+}
+
+#[test]
+fn who_cannot_be_priced_is_left_out_where_money_is_limited() {
+    assert_eq!(candidates(&priced(&[SHORT, DEAR], None, 0)), ["p/m0", "p/m1"]);
+    assert_eq!(candidates(&priced(&[SHORT, DEAR], Some(1 << 40), 0)), ["p/m1"]);
+    // What is said of the tools is read too.
+    let long = Price { up_to: Some(1_999), ..DEAR };
+    assert_eq!(candidates(&priced(&[long], Some(1 << 40), 0)), ["p/m0"]);
+    let mut driver = priced(&[long], Some(1 << 40), 4_000);
+    assert_eq!(candidates(&driver), [""; 0]);
+    driver.feed(&Input::NoLease { call: model(1, 1), attempt: 1, skipped: [].into() });
+    let cause = Cause::Unpriced { model: "p/m0".parse().unwrap(), above: 1_999 };
+    assert_eq!(end(&driver), Some(Ended::because(Outcome::BudgetExhausted, cause)));
+}
+
+/// Nor is it counted on when another fails, and who reads of that reads why.
+#[test]
+fn who_cannot_be_priced_is_no_fallback() {
+    let mut driver = priced(&[DEAR, SHORT], Some(1 << 40), 0);
+    driver.lease(model(1, 1), 1);
+    assert_eq!(driver.fail(FailureClass::Auth), ["model.failed", "run.ended"]);
+    let told = end(&driver).unwrap().to_string();
+    assert!(told.contains("p/m1") && told.contains("above 999 tokens"), "{told}");
+}
+
+#[test]
+fn what_tools_say_is_reserved() {
+    let reserved = |schema_bytes| {
+        let mut driver = priced(&[DEAR], None, schema_bytes);
+        driver.lease(model(1, 1), 1);
+        driver.turn.asking().unwrap().reserved.tokens.unwrap()
+    };
+    assert_eq!(reserved(4_000), reserved(0) + 1_250);
+}
+
+#[test]
+fn an_answer_costs_the_same_in_time_and_late() {
+    // The price is not known for what was estimated, and is for what was read.
+    let check = |price: Price, usd: Option<u64>| {
+        let mut driver = priced(&[price], usd, 0);
+        driver.lease(model(1, 1), 1);
+        let started = Arc::clone(driver.turn.asking().unwrap());
+        let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
+        let in_time = started.spent(Some(&usage)).usd;
+        driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+        let answer = Arc::new(Answer {
+            message: AssistantMessage::default(),
+            finish: Finish::Stop,
+            usage: Some(usage),
+        });
+        driver.feed(&Input::Answered { started, answer, plans: [].into() });
+        let late = driver.records.iter().find_map(|record| {
+            let Body::LateSettled(late) = &record.body else { return None };
+            late.spent().usd
+        });
+        assert_eq!((in_time, late), (Some(370), Some(370)));
+    };
+    check(DEAR, Some(1 << 40));
+    check(SHORT, None);
+}
+
+/// The session was suspended between the start of a call and its beginning.
+#[test]
+fn a_call_that_was_never_made_costs_nothing_and_is_made() {
+    let mut driver = priced(&[DEAR], Some(1 << 40), 0);
+    driver.lease(model(1, 1), 1);
+    let mut draft = driver.turn.draft(driver.now);
+    draft.feed(&Input::NeverBegun { call: model(1, 1), attempt: 1 });
+    let settled = draft.finish().ledger.settle;
+    let spent = Amounts { iterations: Some(1), ..Amounts::default() };
+    assert_eq!(settled.iter().map(|settle| settle.spent).collect::<Vec<_>>(), [spent]);
+    // As often as that happens.
+    for attempt in 1..10 {
+        let never = Input::NeverBegun { call: model(1, 1), attempt };
+        assert_eq!(driver.feed(&never), ["model.failed"]);
+        assert_eq!(driver.feed(&never), [""; 0], "said twice");
+        driver.crash();
+        assert_eq!(driver.lease(model(1, 1), attempt + 1), ["model.started"]);
+    }
 }
 
 #[test]

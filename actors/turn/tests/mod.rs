@@ -80,6 +80,7 @@ impl Driver {
             workspace: "/w".into(),
             task: "t".into(),
             tools: vec!["tool".into()],
+            schema_bytes: 0,
             limits,
             system: None,
             traits: Vec::new(),

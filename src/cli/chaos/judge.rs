@@ -155,6 +155,7 @@ pub(super) mod samples {
             workspace: "/w".into(),
             task: "t".into(),
             tools: Vec::new(),
+            schema_bytes: 0,
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),

@@ -45,9 +45,7 @@ impl Memory {
     pub(super) fn new(epoch: u64, places: u64) -> Self {
         Self { epoch, open: HashMap::new(), revivals: 0, last_item: epoch << 32, places }
     }
-}
 
-impl Memory {
     fn close(&mut self, session: SessionId) {
         self.open.remove(&session);
         if self.open.len() < self.open.capacity() / 4 {

@@ -1,7 +1,7 @@
 //! A quick look at what was left by a process that did not end in order: the unfinished runs, their rows, and the ends of
 //! their sessions. What is further back is looked at by whoever reads it, and all of it by [`super::check()`].
 
-use std::{borrow::Cow, collections::BTreeSet, io};
+use std::{collections::BTreeSet, io};
 
 use hermod_actors::model::{RunId, RunRow, SessionId, SessionRow};
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};

@@ -32,6 +32,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         workspace: "/w".into(),
         task: "t".into(),
         tools: vec!["tool".into()],
+        schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
         in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
