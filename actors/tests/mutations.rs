@@ -93,7 +93,7 @@ fn the_contract_of_journals_finds_what_is_planted_in_the_journal() {
         ],
     );
     check(Mutation::ForgetInbox, &[wait, take, "numbers_are_never_used_again"]);
-    check(Mutation::RepeatInbox, &[wait, take]);
+    check(Mutation::RepeatInbox, &[wait, take, "a_session_with_something_in_its_inbox_is_not_let_go"]);
 }
 
 /// A model that asks for `times` calls of `build` at once, then says "done".
