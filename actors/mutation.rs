@@ -1,5 +1,5 @@
 //! The wrong twins of this crate: each leaves out one thing that a promise hangs on, so that tests can show that they find
-//! it. Nothing is ever planted in the product: there [`planted`] is a constant.
+//! it. Nothing is ever planted in the product: there `planted` is a constant.
 
 /// A promise that can be broken on purpose, in the thread of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
