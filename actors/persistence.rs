@@ -352,6 +352,10 @@ fn weight(write: &Write) -> usize {
         | Body::CallAdmitted(_)
         | Body::CallStarted(_)
         | Body::CallLost(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::ChildEnded(_)
         | Body::ApprovalAnswered(_) => 0,
     };
     append.records.iter().map(|record| 256 + body(record)).sum()

@@ -107,9 +107,9 @@ impl Appends {
         let mut appends = Self { fences: fences.collect(), journal, next: 1 };
         let limits = Amounts { tokens: Some(u64::MAX), ..Amounts::default() };
         appends.commit(load, record, |n| {
-            let mut open = vec![NewAccount { id: account(n), parent: Some(root()), limits }];
+            let mut open = vec![NewAccount { id: account(n), parent: Some(root()), limits, apart: false }];
             if n == 0 {
-                open.insert(0, NewAccount { id: root(), parent: None, limits });
+                open.insert(0, NewAccount { id: root(), parent: None, limits, apart: false });
             }
             Ledger { open, ..Ledger::default() }
         });

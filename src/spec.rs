@@ -41,6 +41,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         },
         system: None,
         in_doubt: Doubt { then: config.tools.in_doubt.0, patience_ms: millis(config.approvals.expiry.0) },
+        delegation: None,
         script,
     }
 }

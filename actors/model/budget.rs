@@ -116,6 +116,9 @@ pub struct Account {
     pub spent: Amounts,
     /// What is reserved by calls that have not ended.
     pub reserved: Amounts,
+    /// Whether its iterations are its own: they are not counted on the accounts above.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
 }
 
 /// Opens an account, in the append that carries it.
@@ -127,6 +130,8 @@ pub struct NewAccount {
     pub parent: Option<AccountId>,
     /// Its limits.
     pub limits: Amounts,
+    /// Whether its iterations are its own: see [`Account::apart`].
+    pub apart: bool,
 }
 
 /// Reserves before a spend, on the account and all its ancestors; what does not fit refuses the whole append.
@@ -152,11 +157,22 @@ pub struct Settle {
     pub refund: Amounts,
 }
 
+/// Raises the limits of one account. A dimension without a limit keeps none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raise {
+    /// The account.
+    pub account: AccountId,
+    /// By how much.
+    pub by: Amounts,
+}
+
 /// What an append does to accounts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     /// Accounts to open, first.
     pub open: Vec<NewAccount>,
+    /// Then limits are raised.
+    pub raise: Vec<Raise>,
     /// Then what is settled.
     pub settle: Vec<Settle>,
     /// Then what is reserved.

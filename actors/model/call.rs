@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::Body;
-use super::{Access, Attempt, CallEnd, CallId, EffectClass, Hash, Incarnation, WhyAgain};
+use super::{Access, Attempt, CallEnd, CallId, Child, EffectClass, Hash, Incarnation, WhyAgain};
 
 /// See [`Body::CallAdmitted`]. The arguments are those of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +39,13 @@ pub struct CallStarted {
     pub incarnation: Incarnation,
     /// The boot of the machine it starts on.
     pub boot: Arc<str>,
+    /// The subagents that it begins, in the order of their tasks.
+    #[serde(default, skip_serializing_if = "no_children")]
+    pub children: Arc<[Child]>,
+}
+
+fn no_children(children: &Arc<[Child]>) -> bool {
+    children.is_empty()
 }
 
 /// See [`Body::CallEnded`].

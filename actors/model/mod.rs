@@ -7,6 +7,7 @@ mod budget;
 mod call;
 mod codec;
 mod credential;
+mod delegation;
 mod durable;
 mod event;
 mod failure;
@@ -28,10 +29,11 @@ mod wait;
 pub use access::Access;
 pub use approval::{Answerer, ApprovalAnswered, ApprovalRequested, Doubt, Verdict, WhenInDoubt, WhyAgain};
 pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
-pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle};
+pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle};
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
 pub use codec::{DecodeError, decode, encode};
 pub use credential::{CredentialId, PoolStrategy};
+pub use delegation::{Child, ChildEnded, Delegation, Parent, Raised};
 pub use durable::Durable;
 pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
@@ -45,8 +47,9 @@ pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use rate::{RateInfo, RateLeft, RateLimits};
 pub use record::{
-    Body, Kind, LateSettled, MessageSteered, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting,
-    PrefixChange, Record, RunAccepted, RunEnded, RunStopping, SessionOpened, SessionRevived,
+    Body, BudgetRaised, Kind, LateSettled, MessageSteered, ModelAnswered, ModelFailed, ModelStarted,
+    ModelWaiting, PrefixChange, Record, RunAccepted, RunEnded, RunExhausted, RunReopened, RunStopping,
+    SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallAdmitted, CallEnded,
-    CallId, CallLost, CallStarted, Content, Ended, Failure, Finish, Flaw, Hash, Image, Incarnation, ModelRef,
-    NotAnswered, Past, Price, RunId, RunSpec, Seq, StopReason, Timestamp, Usage,
+    CallId, CallLost, CallStarted, ChildEnded, Content, Ended, Failure, Finish, Flaw, Hash, Image,
+    Incarnation, ModelRef, NoAllowance, NotAnswered, Parent, Past, Price, Raised, RunId, RunSpec, Seq,
+    StopReason, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -83,6 +84,12 @@ bodies! {
     RunStopping(RunStopping) = 11 "run.stopping",
     /// The run has its outcome.
     RunEnded(RunEnded) = 12 "run.ended",
+    /// A limit of the run is used up: what is left is to say how far it came.
+    RunExhausted(RunExhausted) = 13 "run.exhausted",
+    /// A run that was `budget_exhausted` goes on.
+    RunReopened(RunReopened) = 14 "run.reopened",
+    /// The limits of a run that has not ended are raised.
+    BudgetRaised(BudgetRaised) = 15 "budget.raised",
     /// An attempt of a model call may begin.
     ModelStarted(Box<ModelStarted>) = 20 "model.started",
     /// The model answered.
@@ -107,6 +114,8 @@ bodies! {
     ApprovalRequested(ApprovalRequested) = 50 "approval.requested",
     /// The answer.
     ApprovalAnswered(ApprovalAnswered) = 51 "approval.answered",
+    /// A subagent has ended.
+    ChildEnded(Box<ChildEnded>) = 60 "child.ended",
 }
 
 /// See [`Body::SessionOpened`].
@@ -146,6 +155,9 @@ pub struct RunAccepted {
     pub history: Arc<Past>,
     /// All that it needs.
     pub spec: Arc<RunSpec>,
+    /// Whose task it is; absent from one that was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
 }
 
 fn no_images(images: &Arc<[Image]>) -> bool {
@@ -174,6 +186,37 @@ pub struct RunEnded {
     pub iterations: u32,
     /// What its model calls used.
     pub usage: Usage,
+}
+
+/// See [`Body::RunExhausted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunExhausted {
+    /// The run.
+    pub run: RunId,
+    /// What did not fit.
+    pub refusal: NoAllowance,
+}
+
+/// See [`Body::RunReopened`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunReopened {
+    /// The run.
+    pub run: RunId,
+    /// Which of its legs begins, from 2: each has an outcome.
+    pub leg: u32,
+    /// By how much its limits are raised.
+    #[serde(flatten)]
+    pub by: Raised,
+}
+
+/// See [`Body::BudgetRaised`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetRaised {
+    /// The run.
+    pub run: RunId,
+    /// By how much.
+    #[serde(flatten)]
+    pub by: Raised,
 }
 
 /// See [`Body::MessageSteered`].
@@ -361,6 +404,10 @@ impl Body {
             Self::RunAccepted(body) => body.run,
             Self::RunStopping(body) => body.run,
             Self::RunEnded(body) => body.run,
+            Self::RunExhausted(body) => body.run,
+            Self::RunReopened(body) => body.run,
+            Self::BudgetRaised(body) => body.run,
+            Self::ChildEnded(body) => body.call.run,
             Self::ModelStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) => body.call.run,

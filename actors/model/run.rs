@@ -3,8 +3,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    AccountId, Amounts, Doubt, Ended, Hash, ModelTraits, RetryPolicy, RunId, Seq, SessionId, Thinking,
-    ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    AccountId, Amounts, Delegation, Doubt, Ended, Hash, ModelTraits, Parent, RetryPolicy, RunId, Seq,
+    SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// One link of a chain: `provider/model`.
@@ -95,6 +95,9 @@ pub struct RunSpec {
     /// What is done about calls of which nobody knows what became.
     #[serde(default, skip_serializing_if = "Doubt::is_default")]
     pub in_doubt: Doubt,
+    /// What it may delegate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<Delegation>,
     /// The rehearsal script it runs against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
@@ -180,10 +183,25 @@ pub struct RunRow {
     pub iterations: u32,
     /// Usage up to this row's writing.
     pub usage: Usage,
+    /// Whose task it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Which of its legs this is: the first is 1, and each budget that was added to an exhausted run began another.
+    #[serde(default = "first_leg", skip_serializing_if = "is_first_leg")]
+    pub leg: u32,
     /// The sequence of the record that accepted it.
     pub first: Seq,
     /// The sequence of the record that wrote this row; of an ended run, its terminal record.
     pub last: Seq,
+}
+
+const fn first_leg() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
+const fn is_first_leg(leg: &u32) -> bool {
+    *leg == 1
 }
 
 /// The index row of a session.
@@ -214,6 +232,7 @@ mod tests {
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),
+            delegation: None,
             script: None,
         };
         let check = |style, level, thinking, told, untold| {

@@ -59,7 +59,7 @@ pub struct Append {
     pub fence: Incarnation,
     /// The sequence of the first record. Refused as `WrongSeq` unless it is the last one in the journal plus 1.
     pub expected: Seq,
-    /// The records, not empty.
+    /// The records. Empty only if rows of the inbox are taken in that have nothing to say any more.
     pub records: Vec<Arc<Record>>,
     /// What changes in accounts. Refused as `NoAllowance` if a reservation does not fit.
     pub ledger: Ledger,
@@ -71,6 +71,17 @@ pub struct Append {
     pub take: Vec<u64>,
     /// Items for the inboxes of other sessions.
     pub send: Vec<(SessionId, InboxItem)>,
+    /// Sessions that begin with this append. Refused as `Malformed` if one of them has records already.
+    pub found: Vec<Founded>,
+}
+
+/// A session that another one begins: its first records, from sequence 1 on. Nobody has opened it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Founded {
+    /// The session.
+    pub session: SessionId,
+    /// Its records, not empty.
+    pub records: Vec<Arc<Record>>,
 }
 
 impl Append {
@@ -86,6 +97,7 @@ impl Append {
             key: None,
             take: Vec::new(),
             send: Vec::new(),
+            found: Vec::new(),
         }
     }
 }

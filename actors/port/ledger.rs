@@ -58,14 +58,14 @@ where
     E: From<Refusal>,
 {
     fn open(&mut self, new: &NewAccount) -> Result<(), E> {
-        let &NewAccount { id, parent, limits } = new;
+        let &NewAccount { id, parent, limits, apart } = new;
         if self.pages.iter().any(|page| page.id == id) || (self.get)(id)?.is_some() {
             return malformed(format!("account {id} exists already"));
         }
         if let Some(parent) = parent {
             self.chain(parent)?;
         }
-        let now = Account { parent, limits, spent: Amounts::default(), reserved: Amounts::default() };
+        let now = Account { parent, limits, spent: Amounts::default(), reserved: Amounts::default(), apart };
         self.pages.push(Page { id, before: None, now });
         Ok(())
     }
@@ -169,7 +169,13 @@ mod tests {
     }
 
     fn account(parent: Option<AccountId>, limit: u64, spent: u64, reserved: u64) -> Account {
-        Account { parent, limits: tokens(limit), spent: tokens(spent), reserved: tokens(reserved) }
+        Account {
+            parent,
+            limits: tokens(limit),
+            spent: tokens(spent),
+            reserved: tokens(reserved),
+            apart: false,
+        }
     }
 
     /// Root with 100 tokens (30 spent, 20 reserved), child of it with 60 (10 spent, 5 reserved).
@@ -217,8 +223,12 @@ mod tests {
 
     #[test]
     fn an_ancestor_refuses_what_the_account_allows() {
-        let roomy =
-            NewAccount { id: AccountId::from_bits(3), parent: Some(ROOT), limits: Amounts::default() };
+        let roomy = NewAccount {
+            id: AccountId::from_bits(3),
+            parent: Some(ROOT),
+            limits: Amounts::default(),
+            apart: false,
+        };
         let mut ledger = reserve(roomy.id, 51);
         ledger.open.push(roomy);
         check(&ledger, Err(short_of(ROOT, 100, 30, 20)));
@@ -247,7 +257,7 @@ mod tests {
     fn what_makes_no_sense_is_malformed() {
         let nobody = AccountId::from_bits(9);
         let open = |id, parent| Ledger {
-            open: vec![NewAccount { id, parent, limits: Amounts::default() }],
+            open: vec![NewAccount { id, parent, limits: Amounts::default(), apart: false }],
             ..Ledger::default()
         };
         let malformed = |text: String| Err(Refusal::Malformed(text));

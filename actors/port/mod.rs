@@ -14,8 +14,8 @@ pub use admit::{View, admit, fence};
 pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence, Shelf};
 pub use clock::Clock;
 pub use journal::{
-    Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError, Refusal,
-    Rows, StoredRecord, Write, Written,
+    Append, Appended, Founded, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,
+    Refusal, Rows, StoredRecord, Write, Written,
 };
 pub use ledger::{Posting, post};
 pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider};

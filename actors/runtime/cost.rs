@@ -40,6 +40,10 @@ impl Bill {
             | Body::CallLost(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -102,10 +106,12 @@ mod tests {
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),
+            delegation: None,
             script: None,
         };
         let (images, history) = (Arc::default(), Arc::default());
-        let accepted = RunAccepted { run: RUN, input: "hi".into(), images, history, spec: Arc::new(spec) };
+        let accepted =
+            RunAccepted { run: RUN, input: "hi".into(), images, history, spec: Arc::new(spec), parent: None };
         record(Body::RunAccepted(Box::new(accepted)))
     }
 

@@ -74,6 +74,10 @@ impl Narration {
             | Body::SessionRevived(_)
             | Body::LateSettled(_)
             | Body::CallLost(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::MessageSteered(_) => Vec::new(),
         }
     }

@@ -63,6 +63,7 @@ fn accepted(run: u128) -> Body {
         traits: Vec::new(),
         thinking: None,
         in_doubt: Doubt::default(),
+        delegation: None,
         script: None,
     };
     Body::RunAccepted(Box::new(RunAccepted {
@@ -71,6 +72,7 @@ fn accepted(run: u128) -> Body {
         images: Arc::default(),
         history: Arc::default(),
         spec: Arc::new(spec),
+        parent: None,
     }))
 }
 
@@ -130,7 +132,7 @@ fn admitted(n: u32) -> Body {
 
 fn started(n: u32, attempt: Attempt) -> Body {
     let (incarnation, boot) = (Incarnation::default(), "b".into());
-    Body::CallStarted(CallStarted { call: tool(n), attempt, incarnation, boot })
+    Body::CallStarted(CallStarted { call: tool(n), attempt, incarnation, boot, children: Arc::default() })
 }
 
 fn ended(n: u32, status: CallStatus) -> Body {

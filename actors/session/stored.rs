@@ -113,6 +113,10 @@ impl State {
                 | Body::CallStarted(_)
                 | Body::MessageSteered(_)
                 | Body::ApprovalRequested(_)
+                | Body::RunExhausted(_)
+                | Body::RunReopened(_)
+                | Body::BudgetRaised(_)
+                | Body::ChildEnded(_)
                 | Body::ApprovalAnswered(_) => {}
             }
         }

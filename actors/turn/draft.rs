@@ -74,6 +74,7 @@ impl Draft {
                     images: Arc::clone(images),
                     history: Arc::clone(history),
                     spec: Arc::clone(spec),
+                    parent: None,
                 })));
             }
             Input::Leased { call, attempt, model } => self.ask(*call, *attempt, model),
@@ -222,6 +223,10 @@ impl Draft {
             | Body::CallLost(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => false,
         })
     }
@@ -233,7 +238,13 @@ impl Draft {
                 .is_some_and(|call| matches!(call.state, CallState::Admitted(n) if n == attempt));
         if admitted {
             let (incarnation, boot) = (self.turn.incarnation, Arc::clone(&self.turn.boot));
-            self.push(Body::CallStarted(CallStarted { call, attempt, incarnation, boot }));
+            self.push(Body::CallStarted(CallStarted {
+                call,
+                attempt,
+                incarnation,
+                boot,
+                children: Arc::default(),
+            }));
         }
     }
 

@@ -77,6 +77,7 @@ impl Turn {
             Body::ApprovalRequested(request) => self.doubted(request, now),
             // What follows from it is a record too.
             Body::ApprovalAnswered(_) => {}
+            Body::RunExhausted(_) | Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {

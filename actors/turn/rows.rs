@@ -26,6 +26,7 @@ impl Draft {
                 id: accepted.run.into(),
                 parent: None,
                 limits: accepted.spec.limits.budget,
+                apart: false,
             }),
             Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
             Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered),
@@ -56,6 +57,10 @@ impl Draft {
             | Body::RunEnded(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -100,6 +105,10 @@ impl Draft {
             | Body::CallLost(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -165,6 +174,8 @@ impl Draft {
             ended: None,
             iterations: 0,
             usage: Usage::default(),
+            parent: None,
+            leg: 1,
             first,
             last: self.turn.last,
         }

@@ -155,6 +155,7 @@ impl Draft {
             images: Arc::default(),
             history,
             spec,
+            parent: None,
         })));
     }
 }

@@ -82,6 +82,10 @@ impl Waits {
             | Body::LateSettled(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

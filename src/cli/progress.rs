@@ -62,6 +62,10 @@ impl Progress {
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
             | Body::MessageSteered(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => Tone::Quiet,
         }
     }
@@ -112,6 +116,10 @@ impl Progress {
             | Body::RunStopping(_)
             | Body::RunEnded(_)
             | Body::LateSettled(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::CallAdmitted(_) => None,
         }
     }
@@ -293,7 +301,13 @@ mod tests {
 
     fn started(attempt: u32) -> Body {
         let incarnation = Incarnation::default();
-        Body::CallStarted(CallStarted { call: TOOL, attempt, incarnation, boot: "b".into() })
+        Body::CallStarted(CallStarted {
+            call: TOOL,
+            attempt,
+            incarnation,
+            boot: "b".into(),
+            children: Arc::default(),
+        })
     }
 
     #[test]

@@ -72,6 +72,8 @@ mod tests {
             ended: None,
             iterations: 2,
             usage: Usage::default(),
+            parent: None,
+            leg: 1,
             first: 1,
             last: 1,
         };

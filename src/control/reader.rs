@@ -197,6 +197,10 @@ impl Reader {
                 | Body::CallLost(_)
                 | Body::MessageSteered(_)
                 | Body::ApprovalRequested(_)
+                | Body::RunExhausted(_)
+                | Body::RunReopened(_)
+                | Body::BudgetRaised(_)
+                | Body::ChildEnded(_)
                 | Body::ApprovalAnswered(_) => {}
             }
             Ok::<(), Fault>(())

@@ -50,6 +50,8 @@ mod tests {
             ended: None,
             iterations: 0,
             usage: Usage::default(),
+            parent: None,
+            leg: 1,
             first: Seq::default(),
             last: Seq::default(),
         };

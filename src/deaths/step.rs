@@ -23,6 +23,10 @@ pub fn is_step(body: &Body) -> bool {
         | Body::CallStarted(_)
         | Body::CallLost(_)
         | Body::MessageSteered(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::ChildEnded(_)
         | Body::ApprovalAnswered(_) => false,
     }
 }

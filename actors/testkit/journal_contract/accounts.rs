@@ -30,7 +30,7 @@ fn with(fence: Incarnation, expected: u64, ledger: Ledger) -> Append {
 /// Accounts 1 (limit 100), 2 below it (limit 80) and 3 below that (no limit), opened by the first append.
 async fn tree(journal: &Subject) -> Incarnation {
     let fence = journal.take_over(session(IN)).await.incarnation;
-    let open = |id, parent, limits| NewAccount { id, parent, limits };
+    let open = |id, parent, limits| NewAccount { id, parent, limits, apart: false };
     let open = vec![
         open(account(1), None, tokens(100)),
         open(account(2), Some(account(1)), tokens(80)),
@@ -45,7 +45,7 @@ fn state(n: u128, spent: Option<u64>, reserved: Option<u64>) -> (AccountId, Acco
     let of = |tokens| Amounts { tokens, ..Amounts::default() };
     let limits = of([Some(100), Some(80), None][n as usize - 1]);
     let parent = (n > 1).then(|| account(n - 1));
-    (account(n), Account { parent, limits, spent: of(spent), reserved: of(reserved) })
+    (account(n), Account { parent, limits, spent: of(spent), reserved: of(reserved), apart: false })
 }
 
 pub(super) async fn a_ledger_counts_on_all_ancestors(mut journal: Subject) {
@@ -108,7 +108,7 @@ pub(super) async fn an_unknown_account_is_malformed(journal: Subject) {
     journal.check_malformed(with(fence, 2, reserve(account(9), 1))).await;
     journal.check_malformed(with(fence, 2, settle(account(9), 0, 1))).await;
     let new = |id, parent| Ledger {
-        open: vec![NewAccount { id, parent, limits: Amounts::default() }],
+        open: vec![NewAccount { id, parent, limits: Amounts::default(), apart: false }],
         ..Ledger::default()
     };
     journal.check_malformed(with(fence, 2, new(account(4), Some(account(9))))).await;

@@ -132,7 +132,7 @@ pub(super) async fn a_refusal_leaves_no_trace_and_disturbs_nobody(journal: Subje
     }
     let mut full = one(refused, fences[1], 2);
     let limits = Amounts { tokens: Some(5), ..Amounts::default() };
-    full.ledger.open.push(NewAccount { id: account(1), parent: None, limits });
+    full.ledger.open.push(NewAccount { id: account(1), parent: None, limits, apart: false });
     full.index = vec![Index::Session(session_row(2, "two")), index_run(2, refused, RunState::Running)];
     full.key = Some(("again".into(), run(2)));
     full.send = vec![(after, "\"hello\"".into())];

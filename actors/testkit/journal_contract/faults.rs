@@ -68,7 +68,7 @@ async fn a_failure_is_whole_and_final(mut open: Open, fault: JournalFault) {
 fn whole(id: crate::model::SessionId, fence: Incarnation) -> Append {
     let mut append = Append::new(id, fence, 2, (2..=4).map(record).collect());
     let limits = Amounts { tokens: Some(5), ..Amounts::default() };
-    append.ledger.open.push(NewAccount { id: account(1), parent: None, limits });
+    append.ledger.open.push(NewAccount { id: account(1), parent: None, limits, apart: false });
     append.index = vec![index_run(3, id, RunState::Running)];
     append.key = Some(("key".into(), run(3)));
     append.send = vec![(session(3), "\"hello\"".into())];

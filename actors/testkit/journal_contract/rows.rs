@@ -112,7 +112,7 @@ pub(super) async fn everything_is_there_after_reopening(mut journal: Subject) {
         send: vec![(session(2), "{\"said\":\"äöü\"}".into())],
         ..one(id, fence, 1)
     };
-    append.ledger.open.push(NewAccount { id: account, parent: None, limits });
+    append.ledger.open.push(NewAccount { id: account, parent: None, limits, apart: false });
     let accounts = journal.append(append).await.accounts;
     let [(opened, row)] = accounts[..] else { panic!("{accounts:?}") };
     assert_eq!((opened, row.limits), (account, limits));

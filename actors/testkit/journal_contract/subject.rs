@@ -154,6 +154,8 @@ pub(super) fn run_row(n: u128, of: SessionId, state: RunState) -> RunRow {
         ended: None,
         iterations: 3,
         usage: Usage { input_tokens: 5, ..Usage::default() },
+        parent: None,
+        leg: 1,
         first: 1,
         last: 1,
     }

@@ -15,6 +15,7 @@ fn spec() -> RunSpec {
         limits: Limits::default(),
         system: None,
         in_doubt: Doubt::default(),
+        delegation: None,
         script: None,
     }
 }

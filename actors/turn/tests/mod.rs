@@ -86,6 +86,7 @@ impl Driver {
             traits: Vec::new(),
             thinking: None,
             in_doubt: self.in_doubt,
+            delegation: None,
             script: None,
         };
         let input = format!("task {n}").as_str().into();

@@ -159,6 +159,7 @@ pub(super) mod samples {
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),
+            delegation: None,
             script: None,
         };
         let (images, history) = (Arc::from([]), Arc::new(Past::default()));
@@ -168,6 +169,7 @@ pub(super) mod samples {
             images,
             history,
             spec: spec.into(),
+            parent: None,
         }))
     }
 
@@ -192,7 +194,13 @@ pub(super) mod samples {
 
     pub(in super::super) fn started(iteration: u32, n: u32) -> Body {
         let incarnation = Incarnation::default();
-        Body::CallStarted(CallStarted { call: call(iteration, n), attempt: 1, incarnation, boot: "b".into() })
+        Body::CallStarted(CallStarted {
+            call: call(iteration, n),
+            attempt: 1,
+            incarnation,
+            boot: "b".into(),
+            children: Arc::default(),
+        })
     }
 
     pub(in super::super) fn ended(iteration: u32, n: u32, status: CallStatus) -> Body {

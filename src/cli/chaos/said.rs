@@ -53,6 +53,10 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
         | Body::LateSettled(_)
         | Body::CallAdmitted(_)
         | Body::MessageSteered(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::ChildEnded(_)
         | Body::ApprovalAnswered(_) => return None,
     })
 }

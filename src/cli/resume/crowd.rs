@@ -261,6 +261,10 @@ const fn moves_row(body: &Body) -> bool {
         | Body::RunEnded(_)
         | Body::CallEnded(_)
         | Body::ApprovalRequested(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::ChildEnded(_)
         | Body::ApprovalAnswered(_)
         | Body::SessionRevived(_) => true,
         Body::SessionOpened(_)
@@ -319,6 +323,8 @@ mod tests {
             ended: None,
             iterations: 0,
             usage: Usage::default(),
+            parent: None,
+            leg: 1,
             first: n,
             last: n,
         }

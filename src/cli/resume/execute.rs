@@ -225,6 +225,8 @@ mod tests {
             ended,
             iterations: 0,
             usage: Usage::default(),
+            parent: None,
+            leg: 1,
             first: 1,
             last: 1,
         }

@@ -5,11 +5,12 @@ use hermod_actors::model::{Account, AccountId, Amounts, Dimension};
 
 const VERSION: u8 = 1;
 
-/// Version, whether there is a parent, the parent, then the limits, what is spent and what is reserved: each a byte with a
+/// Version, flags (1: there is a parent, 2: its iterations are apart), the parent, then the limits, what is spent and what is reserved: each a byte with a
 /// bit for each dimension that is said, and those amounts. All little-endian.
 pub(super) fn encode(account: &Account) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2 + 16 + 3 * (1 + 8 * Dimension::ALL.len()));
-    bytes.extend([VERSION, u8::from(account.parent.is_some())]);
+    let flags = u8::from(account.parent.is_some()) | u8::from(account.apart) << 1;
+    bytes.extend([VERSION, flags]);
     if let Some(parent) = account.parent {
         bytes.extend(parent.bits().to_le_bytes());
     }
@@ -29,16 +30,19 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Account, String> {
         [VERSION] => {}
         [version] => return Err(format!("version {version} is unknown to this program")),
     }
-    let parent = match take(&mut rest)? {
-        [0] => None,
-        [1] => Some(AccountId::from_bits(u128::from_le_bytes(take(&mut rest)?))),
-        [other] => return Err(format!("the parent's flag is {other}")),
-    };
+    let [flags] = take(&mut rest)?;
+    if flags > 3 {
+        return Err(format!("flags {flags} are not all known to this program"));
+    }
+    let has_parent = flags & 1 != 0;
+    let parent =
+        if has_parent { Some(AccountId::from_bits(u128::from_le_bytes(take(&mut rest)?))) } else { None };
     let account = Account {
         parent,
         limits: amounts(&mut rest)?,
         spent: amounts(&mut rest)?,
         reserved: amounts(&mut rest)?,
+        apart: flags & 2 != 0,
     };
     if rest.is_empty() { Ok(account) } else { Err(format!("{} bytes too many", rest.len())) }
 }
@@ -73,6 +77,7 @@ mod tests {
             limits: Amounts::default(),
             spent: Amounts { tokens: Some(0), children: Some(u64::MAX), ..Amounts::default() },
             reserved: Amounts::default(),
+            apart: true,
         };
         for (n, dimension) in (1 << 40..).zip(Dimension::ALL) {
             account.limits.set(dimension, n);
@@ -82,7 +87,7 @@ mod tests {
 
     #[test]
     fn accounts_survive_storage() {
-        let bare = Account { parent: None, limits: Amounts::default(), ..full() };
+        let bare = Account { parent: None, limits: Amounts::default(), apart: false, ..full() };
         for account in [full(), bare] {
             assert_eq!(decode(&encode(&account)), Ok(account));
         }
@@ -91,7 +96,7 @@ mod tests {
     #[test]
     fn the_stored_form_stays() {
         let account = Account { parent: None, limits: Amounts::default(), ..full() };
-        let mut expect = vec![1, 0, 0, 0b1_0010];
+        let mut expect = vec![1, 2, 0, 0b1_0010];
         expect.extend(0_u64.to_le_bytes());
         expect.extend(u64::MAX.to_le_bytes());
         expect.push(0);
@@ -110,7 +115,7 @@ mod tests {
         }
         check(&[&bytes[..], &[0]].concat(), "1 bytes too many");
         check(&[2, 0], "version 2");
-        check(&[1, 7], "flag is 7");
+        check(&[1, 7], "flags 7");
         check(&[1, 0, 0b0010_0000], "dimensions 0b00100000");
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
         in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
+        delegation: None,
         script: None,
     }
 }

@@ -125,6 +125,7 @@ impl Watch {
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
             Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.verdict)?,
+            Body::RunExhausted(_) | Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)

@@ -64,6 +64,8 @@ fn row(n: u128, state: RunState) -> Index {
         ended: ended.then_some(Ended { outcome: Outcome::Completed, cause: None }),
         iterations: 0,
         usage: Usage::default(),
+        parent: None,
+        leg: 1,
         first: 1,
         last: 1,
     }))
@@ -113,7 +115,8 @@ impl Bench {
             append.index.push(self::row(n, RunState::Running));
             append.key = Some((format!("once {n}").into(), run(n)));
             let limits = Amounts::default();
-            append.ledger.open = vec![NewAccount { id: AccountId::from(run(n)), parent: None, limits }];
+            append.ledger.open =
+                vec![NewAccount { id: AccountId::from(run(n)), parent: None, limits, apart: false }];
         });
         for content in contents {
             self.appended(n, |append| append.records = vec![record(0, self::content(*content))]);
@@ -324,7 +327,8 @@ fn a_parent_of_what_stays_stays() {
         let row = SessionRow { id: session(3), key: "key 3".into(), opened_at: Timestamp(200) };
         append.index = vec![Index::Session(row)];
         let parent = Some(run(1).into());
-        append.ledger.open = vec![NewAccount { id: run(3).into(), parent, limits: Amounts::default() }];
+        append.ledger.open =
+            vec![NewAccount { id: run(3).into(), parent, limits: Amounts::default(), apart: false }];
     });
     let bench = bench.again();
     let (tally, ..) =

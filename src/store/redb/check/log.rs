@@ -172,6 +172,10 @@ impl Look<'_, '_> {
             | Body::CallLost(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
         Ok(())

@@ -62,7 +62,12 @@ fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
     let tokens = |tokens| Amounts { tokens: Some(tokens), ..Amounts::default() };
     let last = append.expected + append.records.len() as u64 - 1;
     let Some(row) = model.has(id) else {
-        append.ledger.open.push(NewAccount { id: account, parent: None, limits: tokens(5_000) });
+        append.ledger.open.push(NewAccount {
+            id: account,
+            parent: None,
+            limits: tokens(5_000),
+            apart: false,
+        });
         append.key = chance.one_in(2).then(|| (format!("order {id}").into(), id));
         append.index.push(Index::Run(Box::new(accepted(id, append, last))));
         return;
@@ -95,6 +100,8 @@ fn accepted(id: RunId, append: &Append, last: u64) -> RunRow {
         ended: None,
         iterations: 0,
         usage: Usage::default(),
+        parent: None,
+        leg: 1,
         first: append.expected,
         last,
     }

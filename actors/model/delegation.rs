@@ -1,0 +1,73 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Amounts, CallId, Ended, RunId, SessionId, Usage};
+
+/// What a run may delegate, resolved when it was accepted. Absent from a spec means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegation {
+    /// How deep the run itself is: a root is 0.
+    pub depth: u32,
+    /// The deepest that a subagent may be.
+    pub max_depth: u32,
+    /// Subagents of one run that may live at once. How many of a whole tree may is the limit `children` of its root.
+    pub max_children: u32,
+    /// Iterations of a subagent, if its task says nothing less.
+    pub iterations: u64,
+    /// Whether the iterations of subagents count on the accounts above too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// Active time in which a subagent must come to a result of a call, in milliseconds, or it is ended with what it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_ms: Option<u64>,
+}
+
+/// Whose task a run is, and where its end is heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The session of the run that delegated it.
+    pub session: SessionId,
+    /// The call that did.
+    pub call: CallId,
+    /// Its place among the tasks of that call, from 0.
+    pub n: u32,
+}
+
+/// A subagent, as its parent knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Child {
+    /// Its session.
+    pub session: SessionId,
+    /// Its run.
+    pub run: RunId,
+}
+
+/// A subagent has ended: the record with which its parent takes that in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildEnded {
+    /// The call that delegated the task.
+    pub call: CallId,
+    /// The subagent.
+    pub child: Child,
+    /// How it ended.
+    #[serde(flatten)]
+    pub ended: Ended,
+    /// What the parent's model reads of it: JSON.
+    pub told: Arc<str>,
+    /// The iterations it took.
+    pub iterations: u32,
+    /// What its model calls used.
+    pub usage: Usage,
+}
+
+/// By how much the limits of a run are raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Raised {
+    /// The limits of its account. A dimension without a limit keeps none.
+    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
+    pub budget: Amounts,
+    /// The active time allowed, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<u64>,
+}
