@@ -19,7 +19,7 @@ use std::{
     path::Path,
     process::Command,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{
@@ -178,6 +178,18 @@ fn print_ratios(names: &[&str], rounds: usize, mut measure: impl FnMut(bool) -> 
     }
 }
 
+/// Opens a store that was closed just now: its thread may still be about to let it go.
+async fn open_again(store: &Path) -> RedbJournal {
+    let begin = Instant::now();
+    loop {
+        match RedbJournal::open(store, Durability::Relaxed) {
+            Ok(journal) => return journal,
+            Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// From the records of a session to its state.
 async fn fold(records: usize, rounds: usize) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -195,8 +207,7 @@ async fn fold(records: usize, rounds: usize) {
     drop(journal);
     let (mut read, mut decoded, mut folded, mut opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let journal: Arc<dyn Journal> =
-            Arc::new(RedbJournal::open(store, Durability::Relaxed).expect("a store"));
+        let journal: Arc<dyn Journal> = Arc::new(open_again(store).await);
         let (mut records, begin) = (Vec::new(), Cost::now());
         loop {
             let page = Read::Records { session, from: records.len() as u64 + 1, max: 1_000 };

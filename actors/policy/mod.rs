@@ -3,6 +3,7 @@
 mod admissions;
 mod blame;
 mod breaker;
+pub(crate) mod delegation;
 mod housekeeping;
 mod intensity;
 mod limiter;

@@ -1,0 +1,245 @@
+//! From the arguments of a call to tasks, or to what is wrong with them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    model::{Amounts, Hash, Hasher, ModelRef, RunSpec},
+    port::BadArguments,
+};
+
+/// Nano-dollars in a dollar.
+const NANO: f64 = 1e9;
+
+/// What a call gives away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The tasks, at least one.
+    pub(crate) tasks: Vec<Task>,
+    /// Whether whoever gives them goes on meanwhile.
+    pub(crate) background: bool,
+}
+
+/// A task for a subagent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Task {
+    /// What is to be done, not empty.
+    pub(crate) goal: String,
+    /// What the subagent has to know for it.
+    pub(crate) context: String,
+    /// The tools it may use; all of its parent's if absent.
+    pub(crate) tools: Option<Vec<String>>,
+    /// What it may use up.
+    pub(crate) budget: Amounts,
+    /// Active time, in milliseconds.
+    pub(crate) wall_ms: Option<u64>,
+    /// The model that it begins with.
+    pub(crate) model: Option<ModelRef>,
+}
+
+impl Task {
+    /// The same for tasks that ask for the same.
+    pub(crate) fn signature(&self) -> Hash {
+        let mut hasher = Hasher::default();
+        hasher.part(self.goal.as_bytes());
+        hasher.part(self.context.as_bytes());
+        hasher.finish()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(default)]
+    goal: Option<String>,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    budget: Option<Budget>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    tasks: Option<Vec<One>>,
+    #[serde(default)]
+    background: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    goal: String,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    budget: Option<Budget>,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Budget {
+    #[serde(default)]
+    iterations: Option<u64>,
+    #[serde(default)]
+    tokens: Option<u64>,
+    #[serde(default)]
+    tool_calls: Option<u64>,
+    #[serde(default)]
+    usd: Option<f64>,
+    #[serde(default)]
+    wall_s: Option<u64>,
+}
+
+/// What a call of a run with this spec gives away, or why that is not acceptable.
+pub(crate) fn order(arguments: &Value, parent: &RunSpec) -> Result<Order, BadArguments> {
+    let arguments: Arguments = Arguments::deserialize(arguments)
+        .map_err(|error| bad(None, error.to_string(), "send `goal` and `context`, or `tasks` with several"))?;
+    let Arguments { goal, context, tools, budget, model, tasks, background } = arguments;
+    let ones = match (goal, tasks) {
+        (Some(goal), None) => vec![One { goal, context, tools, budget, model }],
+        (None, Some(tasks)) if context.or(model).is_none() && tools.is_none() && budget.is_none() => tasks,
+        (None, Some(_)) => {
+            let hint = "put `context`, `tools`, `budget` and `model` into each of the tasks";
+            return Err(bad(Some("tasks"), "beside `tasks` only `background` can be said".into(), hint));
+        }
+        (Some(_), Some(_)) => {
+            return Err(bad(Some("tasks"), "`goal` and `tasks` are both there".into(), "send one of them"));
+        }
+        (None, None) => return Err(bad(Some("goal"), "there is no task".into(), "say what is to be done")),
+    };
+    if ones.is_empty() {
+        return Err(bad(Some("tasks"), "there is no task in it".into(), "say what is to be done"));
+    }
+    let is_batch = ones.len() > 1;
+    let tasks = ones.into_iter().enumerate().map(|(n, one)| {
+        task(one, parent).map_err(|error| match error.field {
+            Some(field) if is_batch => BadArguments { field: Some(format!("tasks[{n}].{field}")), ..error },
+            Some(_) | None => error,
+        })
+    });
+    Ok(Order { tasks: tasks.collect::<Result<_, _>>()?, background })
+}
+
+fn task(one: One, parent: &RunSpec) -> Result<Task, BadArguments> {
+    if one.goal.trim().is_empty() {
+        return Err(bad(Some("goal"), "it is empty".into(), "say what is to be done"));
+    }
+    let unknown = one.tools.iter().flatten().find(|tool| !parent.tools.contains(tool));
+    if let Some(unknown) = unknown {
+        let hint = format!("a subagent has no more than you: {}", parent.tools.join(", "));
+        return Err(bad(Some("tools"), format!("you have no tool `{unknown}`"), &hint));
+    }
+    let model = one.model.map(|text| model(&text, parent)).transpose()?;
+    let budget = one.budget.unwrap_or_default();
+    let usd = budget.usd.map(nano).transpose()?;
+    let amounts = Amounts {
+        iterations: budget.iterations,
+        tokens: budget.tokens,
+        usd,
+        tool_calls: budget.tool_calls,
+        children: None,
+    };
+    let said = [amounts.iterations, amounts.tokens, amounts.usd, amounts.tool_calls, budget.wall_s];
+    if said.contains(&Some(0)) {
+        return Err(bad(Some("budget"), "a limit of 0 allows nothing".into(), "leave it out, or allow more"));
+    }
+    Ok(Task {
+        goal: one.goal,
+        context: one.context.unwrap_or_default(),
+        tools: one.tools,
+        budget: amounts,
+        wall_ms: budget.wall_s.map(|s| s.saturating_mul(1_000)),
+        model,
+    })
+}
+
+fn model(text: &str, parent: &RunSpec) -> Result<ModelRef, BadArguments> {
+    let known = parent.chain.iter().find(|model| model.to_string() == text);
+    known.cloned().ok_or_else(|| {
+        let names: Vec<String> = parent.chain.iter().map(ToString::to_string).collect();
+        let hint = format!("leave it out, or take one of yours: {}", names.join(", "));
+        bad(Some("model"), format!("`{text}` is not in your chain"), &hint)
+    })
+}
+
+/// Dollars as nano-dollars.
+fn nano(usd: f64) -> Result<u64, BadArguments> {
+    let nano = (usd * NANO).round();
+    // Below 2^53 every whole number is exact.
+    if !(1.0..9e15).contains(&nano) {
+        let hint = "say dollars between 0.000000001 and 9000000";
+        return Err(bad(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the range above
+    Ok(nano as u64)
+}
+
+fn bad(field: Option<&str>, error: String, hint: &str) -> BadArguments {
+    BadArguments { field: field.map(Into::into), error, hint: hint.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::delegation::child::tests::parent;
+
+    #[track_caller]
+    fn check(arguments: &Value, expect: Result<&[Task], (&str, &str)>) {
+        match (order(arguments, &parent()), expect) {
+            (Ok(order), Ok(tasks)) => assert_eq!(order.tasks, tasks),
+            (Err(bad), Err((field, error))) => {
+                assert_eq!(bad.field.unwrap_or_default(), field);
+                assert!(bad.error.contains(error), "{}", bad.error);
+            }
+            (got, expect) => panic!("expected {expect:?}, got {got:?}"),
+        }
+    }
+
+    fn goal(goal: &str) -> Task {
+        Task { goal: goal.into(), ..Task::default() }
+    }
+
+    #[test]
+    fn one_task_or_several() {
+        check(&json!({"goal": "count"}), Ok(&[goal("count")]));
+        check(&json!({"tasks": [{"goal": "a"}, {"goal": "b", "context": "c"}]}), Ok(&[
+            goal("a"),
+            Task { context: "c".into(), ..goal("b") },
+        ]));
+        let budget = Amounts { iterations: Some(3), usd: Some(250_000_000), ..Amounts::default() };
+        let full = json!({
+            "goal": "g", "tools": ["read"], "model": "p/b",
+            "budget": {"iterations": 3, "usd": 0.25, "wall_s": 60},
+        });
+        check(&full, Ok(&[Task {
+            tools: Some(vec!["read".into()]),
+            budget,
+            wall_ms: Some(60_000),
+            model: Some("p/b".parse().unwrap()),
+            ..goal("g")
+        }]));
+        assert!(order(&json!({"goal": "g", "background": true}), &parent()).unwrap().background);
+    }
+
+    #[test]
+    fn what_is_not_acceptable_is_named() {
+        check(&json!({}), Err(("goal", "no task")));
+        check(&json!({"goal": " "}), Err(("goal", "empty")));
+        check(&json!({"goal": "a", "tasks": [{"goal": "b"}]}), Err(("tasks", "both")));
+        check(&json!({"tasks": []}), Err(("tasks", "no task")));
+        check(&json!({"tasks": [{"goal": "b"}], "context": "c"}), Err(("tasks", "only `background`")));
+        check(&json!({"goal": "a", "tools": ["rm"]}), Err(("tools", "no tool `rm`")));
+        check(&json!({"tasks": [{"goal": "a"}, {"goal": "b", "tools": ["rm"]}]}), Err(("tasks[1].tools", "rm")));
+        check(&json!({"goal": "a", "model": "p/z"}), Err(("model", "not in your chain")));
+        check(&json!({"goal": "a", "budget": {"iterations": 0}}), Err(("budget", "allows nothing")));
+        check(&json!({"goal": "a", "budget": {"usd": -1.0}}), Err(("budget.usd", "no amount")));
+        check(&json!({"goal": "a", "why": 1}), Err(("", "unknown field `why`")));
+    }
+}
