@@ -25,7 +25,7 @@ const BATCH_WRITES: usize = 32;
 const BACKLOG: usize = 1_024;
 /// Where a batch is cut then.
 const BACKLOG_WRITES: usize = 256;
-/// Likewise, in bytes of records.
+/// Likewise, in bytes of records and of what goes into inboxes.
 const BATCH_BYTES: usize = 1 << 20;
 /// Records read at once on replay.
 const PAGE: usize = 1_000;
@@ -340,6 +340,7 @@ fn weight(write: &Write) -> usize {
             message.text.len() + message.reasoning.len() + calls
         }
         Body::CallEnded(ended) => ended.end.content.len(),
+        Body::ChildEnded(ended) => ended.told.len(),
         Body::MessageSteered(steered) => steered.text.len(),
         Body::ApprovalRequested(request) => request.question.len(),
         Body::SessionRevived(_)
@@ -355,10 +356,11 @@ fn weight(write: &Write) -> usize {
         | Body::RunExhausted(_)
         | Body::RunReopened(_)
         | Body::BudgetRaised(_)
-        | Body::ChildEnded(_)
         | Body::ApprovalAnswered(_) => 0,
     };
-    append.records.iter().map(|record| 256 + body(record)).sum()
+    let founded = append.found.iter().flat_map(|founded| &founded.records);
+    let records: usize = append.records.iter().chain(founded).map(|record| 256 + body(record)).sum();
+    records + append.send.iter().map(|(_, item)| item.len()).sum::<usize>()
 }
 
 /// Reads a session's records from `from` on, page by page, and hands each to `each`.

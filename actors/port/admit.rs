@@ -1,6 +1,6 @@
 //! Whether an append is to be written: the checks and their order, one for all stores.
 
-use super::{Append, Index, Posting, Refusal, post};
+use super::{Append, Founded, Index, Posting, Refusal, post};
 use crate::{
     model::{Account, AccountId, Incarnation, RunId, Seq, SessionId},
     mutation::{Mutation, planted},
@@ -14,7 +14,7 @@ pub trait View {
     /// The latest incarnation of a session; revival 0 if it is not open in this epoch.
     fn latest(&mut self, session: SessionId) -> Result<Incarnation, Self::Stop>;
 
-    /// The last sequence in a session's journal; 0 if it has none. Asked only about sessions that are open.
+    /// The last sequence in a session's journal; 0 if it has none. Asked about sessions that nobody has open too.
     fn last(&mut self, session: SessionId) -> Result<Seq, Self::Stop>;
 
     /// The run that an idempotency key stands for.
@@ -33,8 +33,8 @@ pub trait View {
 /// Checks all of an append before any of it is written, and says what becomes of its accounts.
 pub fn admit<V: View>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::Stop> {
     let session = append.session;
-    if append.records.is_empty() {
-        return Err(Refusal::Malformed("an append without records".to_owned()).into());
+    if append.records.is_empty() && append.take.is_empty() {
+        return Err(Refusal::Malformed("an append without records that takes nothing in".to_owned()).into());
     }
     if !planted(Mutation::NoFence) {
         fence(session, append.fence, view)?;
@@ -54,6 +54,7 @@ pub fn admit<V: View>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::
             return Err(Refusal::Malformed(format!("the inbox of {session} has no row {row}")).into());
         }
     }
+    beginnings(append, view)?;
     post(&append.ledger, |id| view.account(id))
 }
 
@@ -62,6 +63,25 @@ pub fn fence<V: View>(session: SessionId, incarnation: Incarnation, view: &mut V
     let latest = view.latest(session)?;
     if incarnation != latest || latest.revival == 0 {
         return Err(Refusal::Fenced(latest).into());
+    }
+    Ok(())
+}
+
+/// Refuses what would not be the beginning of a session of its own.
+fn beginnings<V: View>(append: &Append, view: &mut V) -> Result<(), V::Stop> {
+    for (at, Founded { session, records }) in append.found.iter().enumerate() {
+        let why = if *session == append.session {
+            "it is the one that is appended to"
+        } else if append.found[..at].iter().any(|before| before.session == *session) {
+            "it is named twice"
+        } else if records.is_empty() {
+            "it has no records"
+        } else if view.last(*session)? > 0 {
+            "it has begun already"
+        } else {
+            continue;
+        };
+        return Err(Refusal::Malformed(format!("session {session} cannot be founded: {why}")).into());
     }
     Ok(())
 }

@@ -59,7 +59,8 @@ pub struct Append {
     pub fence: Incarnation,
     /// The sequence of the first record. Refused as `WrongSeq` unless it is the last one in the journal plus 1.
     pub expected: Seq,
-    /// The records. Empty only if rows of the inbox are taken in that have nothing to say any more.
+    /// The records. Refused as `Malformed` if there are none, unless rows of the inbox are taken in that have nothing to say
+    /// any more.
     pub records: Vec<Arc<Record>>,
     /// What changes in accounts. Refused as `NoAllowance` if a reservation does not fit.
     pub ledger: Ledger,
@@ -71,7 +72,8 @@ pub struct Append {
     pub take: Vec<u64>,
     /// Items for the inboxes of other sessions.
     pub send: Vec<(SessionId, InboxItem)>,
-    /// Sessions that begin with this append. Refused as `Malformed` if one of them has records already.
+    /// Sessions that begin with this append. Refused as `Malformed` if one of them has records already, is named twice, is
+    /// `session` itself, or would begin without a record.
     pub found: Vec<Founded>,
 }
 
@@ -141,7 +143,7 @@ pub enum Written {
 /// An append that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
-    /// The sequence of its last record.
+    /// The last sequence in the session's journal, after it.
     pub last: Seq,
     /// The accounts that its ledger touched, after it: the account itself first, then its ancestors.
     pub accounts: Vec<(AccountId, Account)>,

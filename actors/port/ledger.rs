@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use crate::model::{
-    Account, AccountId, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle,
+    Account, AccountId, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle,
 };
 
 /// An account that a ledger named, or an ancestor of one, as it is after the ledger.
@@ -18,8 +18,10 @@ pub struct Posting {
 
 /// Works out what `ledger` makes of the accounts that `get` finds; writes nothing.
 ///
-/// Opens, then settles, then reserves, each on the account and all its ancestors. The postings come in the order in
-/// which the ledger settles, reserves and opens, each account before its ancestors and only once.
+/// Opens, then raises limits, then settles, then reserves; the last two on the account and all its ancestors, but that
+/// iterations go no further up than to an account that is apart. A raise is for its account alone, and only where that has
+/// a limit. The postings come in the order in which the ledger settles, reserves, raises and opens, each account before its
+/// ancestors and only once.
 /// Refused as `NoAllowance` if a reservation does not fit, as `Malformed` if an account does not exist, or exists and
 /// is to be opened. Sums saturate.
 pub fn post<E: From<Refusal>>(
@@ -29,6 +31,9 @@ pub fn post<E: From<Refusal>>(
     let mut book = Book { get, pages: Vec::new() };
     for new in &ledger.open {
         book.open(new)?;
+    }
+    for raise in &ledger.raise {
+        book.raise(raise)?;
     }
     for settle in &ledger.settle {
         book.settle(settle)?;
@@ -52,6 +57,20 @@ struct Page {
     now: Account,
 }
 
+/// An account of a chain from one account up to the root.
+struct Link {
+    page: usize,
+    /// Whether one below it in the chain is apart.
+    above_apart: bool,
+}
+
+impl Link {
+    /// What of `amounts` counts here.
+    const fn counted(&self, amounts: &Amounts) -> Amounts {
+        if self.above_apart { Amounts { iterations: None, ..*amounts } } else { *amounts }
+    }
+}
+
 impl<G, E> Book<G>
 where
     G: FnMut(AccountId) -> Result<Option<Account>, E>,
@@ -70,41 +89,53 @@ where
         Ok(())
     }
 
+    fn raise(&mut self, raise: &Raise) -> Result<(), E> {
+        let page = self.page(raise.account)?;
+        let limits = &mut self.pages[page].now.limits;
+        for dimension in Dimension::ALL {
+            if let (Some(limit), Some(by)) = (limits.get(dimension), raise.by.get(dimension)) {
+                limits.set(dimension, limit.saturating_add(by));
+            }
+        }
+        Ok(())
+    }
+
     fn settle(&mut self, settle: &Settle) -> Result<(), E> {
-        for page in self.chain(settle.account)? {
-            let now = &mut self.pages[page].now;
-            now.reserved.reduce(&settle.reserved);
-            now.spent.add(&settle.spent);
-            now.spent.reduce(&settle.refund);
+        for link in self.chain(settle.account)? {
+            let now = &mut self.pages[link.page].now;
+            now.reserved.reduce(&link.counted(&settle.reserved));
+            now.spent.add(&link.counted(&settle.spent));
+            now.spent.reduce(&link.counted(&settle.refund));
         }
         Ok(())
     }
 
     fn reserve(&mut self, reserve: &Reserve) -> Result<(), E> {
         let chain = self.chain(reserve.account)?;
-        for &page in &chain {
-            let Page { id, now, .. } = &self.pages[page];
-            if let Some(refused) = short(*id, now, &reserve.amounts) {
+        for link in &chain {
+            let Page { id, now, .. } = &self.pages[link.page];
+            if let Some(refused) = short(*id, now, &link.counted(&reserve.amounts)) {
                 return Err(Refusal::NoAllowance(refused).into());
             }
         }
-        for page in chain {
-            self.pages[page].now.reserved.add(&reserve.amounts);
+        for link in chain {
+            self.pages[link.page].now.reserved.add(&link.counted(&reserve.amounts));
         }
         Ok(())
     }
 
-    /// The pages of an account and its ancestors.
-    fn chain(&mut self, account: AccountId) -> Result<Vec<usize>, E> {
-        let mut chain = Vec::new();
-        let mut next = Some(account);
+    /// An account and its ancestors.
+    fn chain(&mut self, account: AccountId) -> Result<Vec<Link>, E> {
+        let mut chain: Vec<Link> = Vec::new();
+        let (mut next, mut above_apart) = (Some(account), false);
         while let Some(id) = next {
             let page = self.page(id)?;
-            if chain.contains(&page) {
+            if chain.iter().any(|link| link.page == page) {
                 return malformed(format!("account {id} is its own ancestor"));
             }
-            chain.push(page);
-            next = self.pages[page].now.parent;
+            chain.push(Link { page, above_apart });
+            let now = &self.pages[page].now;
+            (next, above_apart) = (now.parent, above_apart || now.apart);
         }
         Ok(chain)
     }
@@ -123,10 +154,11 @@ where
     fn postings(mut self, ledger: &Ledger) -> Result<Vec<Posting>, E> {
         let settled = ledger.settle.iter().map(|settle| settle.account);
         let reserved = ledger.reserve.iter().map(|reserve| reserve.account);
+        let raised = ledger.raise.iter().map(|raise| raise.account);
         let opened = ledger.open.iter().map(|new| new.id);
         let mut order = Vec::with_capacity(self.pages.len());
-        for account in settled.chain(reserved).chain(opened) {
-            for page in self.chain(account)? {
+        for account in settled.chain(reserved).chain(raised).chain(opened) {
+            for Link { page, .. } in self.chain(account)? {
                 if !order.contains(&page) {
                     order.push(page);
                 }
@@ -253,6 +285,97 @@ mod tests {
         check(&ledger, Err(short_of(CHILD, 60, 10, 45)));
     }
 
+    fn raise(account: AccountId, by: u64) -> Ledger {
+        Ledger { raise: vec![Raise { account, by: tokens(by) }], ..Ledger::default() }
+    }
+
+    /// Expects the limits of each posting.
+    fn check_limits(ledger: &Ledger, expect: &[(AccountId, Amounts)]) {
+        let postings = post(ledger, |id| Ok::<_, Refusal>(get(id))).unwrap();
+        let limits: Vec<_> = postings.iter().map(|posting| (posting.id, posting.account.limits)).collect();
+        assert_eq!(limits, expect);
+    }
+
+    #[test]
+    fn a_raise_makes_room_on_its_account_alone() {
+        check_limits(&raise(CHILD, 7), &[(CHILD, tokens(67)), (ROOT, tokens(100))]);
+        check_limits(&raise(ROOT, u64::MAX), &[(ROOT, tokens(u64::MAX))]);
+        let all = Dimension::ALL.into_iter().fold(Amounts::default(), |mut all, dimension| {
+            all.set(dimension, 7);
+            all
+        });
+        let every = Ledger { raise: vec![Raise { account: CHILD, by: all }], ..Ledger::default() };
+        check_limits(&every, &[(CHILD, tokens(67)), (ROOT, tokens(100))]);
+        let twice =
+            Ledger { raise: [raise(ROOT, 1).raise, raise(ROOT, 2).raise].concat(), ..Ledger::default() };
+        check_limits(&twice, &[(ROOT, tokens(103))]);
+        check(&raise(CHILD, 7), Ok(&[(CHILD, 10, 5, true), (ROOT, 30, 20, false)]));
+        check(&raise(CHILD, 0), Ok(&[(CHILD, 10, 5, false), (ROOT, 30, 20, false)]));
+        let used = |by, n| Ledger { reserve: reserve(CHILD, n).reserve, ..raise(CHILD, by) };
+        check(&used(5, 50), Ok(&[(CHILD, 10, 55, true), (ROOT, 30, 70, true)]));
+        check(&used(5, 51), Err(short_of(CHILD, 65, 10, 5)));
+        check(&used(500, 51), Err(short_of(ROOT, 100, 30, 20)));
+        let id = AccountId::from_bits(3);
+        let mut opened = raise(id, 1);
+        opened.open = vec![NewAccount { id, parent: None, limits: tokens(4), apart: false }];
+        check_limits(&opened, &[(id, tokens(5))]);
+    }
+
+    #[test]
+    fn iterations_of_an_account_that_is_apart_go_no_further_up() {
+        const TOP: AccountId = AccountId::from_bits(4);
+        const APART: AccountId = AccountId::from_bits(5);
+        const BELOW: AccountId = AccountId::from_bits(6);
+        let both = |iterations, tokens| Amounts {
+            iterations: Some(iterations),
+            tokens: Some(tokens),
+            ..Amounts::default()
+        };
+        let of = |parent, limits, apart| {
+            let (spent, reserved) = (both(2, 0), both(1, 0));
+            Some(Account { parent, limits, spent, reserved, apart })
+        };
+        let get = |id| match id {
+            TOP => of(None, both(3, 50), false),
+            APART => of(Some(TOP), both(9, 40), true),
+            BELOW => of(Some(APART), both(20, 90), false),
+            _ => None,
+        };
+        let check = |ledger: &Ledger, expect: Result<&[(AccountId, Amounts, Amounts)], Refusal>| {
+            let rows = post(ledger, |id| Ok(get(id))).map(|postings| {
+                let row = |p: Posting| (p.id, p.account.spent, p.account.reserved);
+                postings.into_iter().map(row).collect::<Vec<_>>()
+            });
+            assert_eq!(rows, expect.map(<[_]>::to_vec));
+        };
+        let reserve = |account, iterations, tokens| Ledger {
+            reserve: vec![Reserve { account, amounts: both(iterations, tokens) }],
+            ..Ledger::default()
+        };
+        let refused = |account, dimension, limit, spent, reserved| {
+            Err(Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved }))
+        };
+        let below = [
+            (BELOW, both(2, 0), both(7, 40)),
+            (APART, both(2, 0), both(7, 40)),
+            (TOP, both(2, 0), both(1, 40)),
+        ];
+        check(&reserve(BELOW, 6, 40), Ok(&below));
+        check(&reserve(APART, 6, 1), Ok(&[(APART, both(2, 0), both(7, 1)), (TOP, both(2, 0), both(1, 1))]));
+        check(&reserve(TOP, 1, 0), refused(TOP, Dimension::Iterations, 3, 2, 1));
+        check(&reserve(APART, 7, 1), refused(APART, Dimension::Iterations, 9, 2, 1));
+        check(&reserve(BELOW, 7, 1), refused(APART, Dimension::Iterations, 9, 2, 1));
+        check(&reserve(BELOW, 6, 41), refused(APART, Dimension::Tokens, 40, 0, 0));
+        let (id, limits) = (AccountId::from_bits(7), Amounts::default());
+        let mut roomy = reserve(id, 1_000, 51);
+        roomy.open = vec![NewAccount { id, parent: Some(TOP), limits, apart: true }];
+        check(&roomy, refused(TOP, Dimension::Tokens, 50, 0, 0));
+        let settle = Settle { account: BELOW, reserved: both(1, 0), spent: both(5, 9), refund: both(2, 4) };
+        let settled =
+            [(BELOW, both(5, 5), both(0, 0)), (APART, both(5, 5), both(0, 0)), (TOP, both(2, 5), both(1, 0))];
+        check(&Ledger { settle: vec![settle], ..Ledger::default() }, Ok(&settled));
+    }
+
     #[test]
     fn what_makes_no_sense_is_malformed() {
         let nobody = AccountId::from_bits(9);
@@ -262,6 +385,7 @@ mod tests {
         };
         let malformed = |text: String| Err(Refusal::Malformed(text));
         check(&reserve(nobody, 1), malformed(format!("account {nobody} does not exist")));
+        check(&raise(nobody, 1), malformed(format!("account {nobody} does not exist")));
         check(&open(CHILD, None), malformed(format!("account {CHILD} exists already")));
         check(&open(nobody, Some(nobody)), malformed(format!("account {nobody} does not exist")));
     }

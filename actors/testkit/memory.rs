@@ -10,7 +10,8 @@ use futures::{
 
 use crate::{
     model::{
-        Account, AccountId, Incarnation, RunId, RunRow, RunState, Seq, SessionId, SessionRow, decode, encode,
+        Account, AccountId, Incarnation, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, decode,
+        encode,
     },
     mutation::{Mutation, planted},
     port::{
@@ -111,10 +112,9 @@ impl Store {
 
     fn append(&mut self, append: Append) -> Result<Appended, Refusal> {
         let postings = admit(&append, &mut *self)?;
-        let mut last = append.expected;
-        for (seq, record) in (append.expected..).zip(&append.records) {
-            self.log.insert((append.session, seq), encode(record));
-            last = seq;
+        self.log(append.session, append.expected, &append.records);
+        for founded in &append.found {
+            self.log(founded.session, 1, &founded.records);
         }
         self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
         for index in append.index {
@@ -131,7 +131,12 @@ impl Store {
             self.deliver(session, item);
         }
         let accounts = postings.into_iter().map(|posting| (posting.id, posting.account)).collect();
-        Ok(Appended { last, accounts })
+        Ok(Appended { last: self.end(append.session), accounts })
+    }
+
+    fn log(&mut self, session: SessionId, first: Seq, records: &[Arc<Record>]) {
+        let rows = (first..).zip(records).map(|(seq, record)| ((session, seq), encode(record)));
+        self.log.extend(rows);
     }
 
     fn take_over(&mut self, session: SessionId) -> Opened {

@@ -30,7 +30,10 @@ impl Watched {
 impl Journal for Watched {
     fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
         let records = batch.iter().map(|write| match write {
-            Write::Append(append) => append.records.len(),
+            Write::Append(append) => {
+                let founded = append.found.iter().map(|founded| founded.records.len());
+                append.records.len() + founded.sum::<usize>()
+            }
             Write::Open(_) | Write::Close(..) | Write::Deliver(..) => 0,
         });
         for (count, more) in self.counts.iter().zip([1, batch.len(), records.sum()]) {

@@ -1,7 +1,8 @@
 use super::subject::{Subject, account, one, record, session};
 use crate::{
     model::{
-        Account, AccountId, Amounts, Dimension, Incarnation, Ledger, NewAccount, NoAllowance, Reserve, Settle,
+        Account, AccountId, Amounts, Dimension, Incarnation, Ledger, NewAccount, NoAllowance, Raise, Reserve,
+        Settle,
     },
     port::{Append, Refusal},
 };
@@ -103,10 +104,87 @@ pub(super) async fn what_exceeds_is_booked_and_refunded(journal: Subject) {
     journal.append(with(fence, 5, reserve(account(2), 50))).await;
 }
 
+fn raise(of: AccountId, n: u64) -> Ledger {
+    Ledger { raise: vec![Raise { account: of, by: tokens(n) }], ..Ledger::default() }
+}
+
+pub(super) async fn a_raise_makes_room_on_one_account(mut journal: Subject) {
+    let fence = tree(&journal).await;
+    let raised = |n, by| {
+        let (id, mut account) = state(n, None, None);
+        account.limits.tokens = account.limits.tokens.map(|limit: u64| limit.saturating_add(by));
+        (id, account)
+    };
+    let refused = |n, limit| {
+        let dimension = Dimension::Tokens;
+        Refusal::NoAllowance(NoAllowance { account: account(n), dimension, limit, spent: 0, reserved: 0 })
+    };
+    journal.check_refused(with(fence, 2, reserve(account(2), 90)), refused(2, 80)).await;
+    let one = journal.append(with(fence, 2, raise(account(2), 10))).await;
+    assert_eq!(one.accounts, [raised(2, 10), raised(1, 0)]);
+    let too_much = Ledger { reserve: reserve(account(2), 101).reserve, ..raise(account(2), 15) };
+    journal.check_refused(with(fence, 3, too_much), refused(1, 100)).await;
+    journal.check_account(account(2), Some(&raised(2, 10).1)).await;
+    let without = journal.append(with(fence, 3, raise(account(3), 10))).await;
+    assert_eq!(without.accounts, [raised(3, 0), raised(2, 10), raised(1, 0)], "what has no limit gets none");
+    let both = Ledger { reserve: reserve(account(3), 101).reserve, ..raise(account(1), u64::MAX) };
+    journal.check_refused(with(fence, 4, both), refused(2, 90)).await;
+    journal.append(with(fence, 4, raise(account(1), u64::MAX))).await;
+    journal.reopen();
+    journal.check_account(account(1), Some(&raised(1, u64::MAX).1)).await;
+    journal.check_account(account(2), Some(&raised(2, 10).1)).await;
+}
+
+pub(super) async fn iterations_that_are_apart_go_no_further_up(mut journal: Subject) {
+    let fence = journal.take_over(session(IN)).await.incarnation;
+    let both = |iterations, tokens| Amounts {
+        iterations: Some(iterations),
+        tokens: Some(tokens),
+        ..Amounts::default()
+    };
+    let open = |n, parent: Option<u128>, limits, apart| NewAccount {
+        id: account(n),
+        parent: parent.map(account),
+        limits,
+        apart,
+    };
+    let open = vec![open(1, None, both(2, 100), false), open(2, Some(1), both(5, 1_000), true)];
+    journal.append(with(fence, 1, Ledger { open, ..Ledger::default() })).await;
+    journal.reopen();
+    let fence = journal.take_over(session(IN)).await.incarnation;
+    let reserve = |of, amounts| Ledger {
+        reserve: vec![Reserve { account: account(of), amounts }],
+        ..Ledger::default()
+    };
+    let refused = |of, dimension, limit, reserved| {
+        Refusal::NoAllowance(NoAllowance { account: account(of), dimension, limit, spent: 0, reserved })
+    };
+    journal.append(with(fence, 2, reserve(2, both(5, 60)))).await;
+    let own = refused(2, Dimension::Iterations, 5, 5);
+    journal.check_refused(with(fence, 3, reserve(2, both(1, 1))), own).await;
+    let above = refused(1, Dimension::Tokens, 100, 60);
+    journal.check_refused(with(fence, 3, reserve(2, tokens(41))), above).await;
+    let spent = both(4, 70);
+    let settle = Settle { account: account(2), reserved: both(5, 60), spent, refund: Amounts::default() };
+    let settled = journal.append(with(fence, 3, Ledger { settle: vec![settle], ..Ledger::default() })).await;
+    let child = Account {
+        parent: Some(account(1)),
+        limits: both(5, 1_000),
+        spent,
+        reserved: both(0, 0),
+        apart: true,
+    };
+    let parent =
+        Account { parent: None, limits: both(2, 100), spent: tokens(70), reserved: tokens(0), apart: false };
+    assert_eq!(settled.accounts, [(account(2), child), (account(1), parent)]);
+    journal.append(with(fence, 4, reserve(1, both(2, 30)))).await;
+}
+
 pub(super) async fn an_unknown_account_is_malformed(journal: Subject) {
     let fence = tree(&journal).await;
     journal.check_malformed(with(fence, 2, reserve(account(9), 1))).await;
     journal.check_malformed(with(fence, 2, settle(account(9), 0, 1))).await;
+    journal.check_malformed(with(fence, 2, raise(account(9), 1))).await;
     let new = |id, parent| Ledger {
         open: vec![NewAccount { id, parent, limits: Amounts::default(), apart: false }],
         ..Ledger::default()

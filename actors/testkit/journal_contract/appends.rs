@@ -5,7 +5,7 @@ use super::subject::{
 };
 use crate::{
     model::{Amounts, Incarnation, NewAccount, RunState},
-    port::{Append, Index, Read, Refusal, Rows, StoredRecord, Write, Written},
+    port::{Append, Founded, Index, Read, Refusal, Rows, StoredRecord, Write, Written},
 };
 
 pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
@@ -156,10 +156,16 @@ pub(super) async fn a_refusal_leaves_no_trace_and_disturbs_nobody(journal: Subje
     journal.check_inbox(after, &[]).await;
 }
 
-pub(super) async fn an_append_without_records_is_malformed(journal: Subject) {
+pub(super) async fn an_append_of_nothing_is_malformed(journal: Subject) {
     let fence = journal.take_over(session(1)).await.incarnation;
-    journal.check_malformed(Append::new(session(1), fence, 1, Vec::new())).await;
+    let nothing = Append::new(session(1), fence, 1, Vec::new());
+    journal.check_malformed(nothing.clone()).await;
+    let founded = Founded { session: session(2), records: vec![record(1)] };
+    let send = vec![(session(2), "\"hello\"".into())];
+    journal.check_malformed(Append { send, found: vec![founded], ..nothing }).await;
     journal.check_journal(session(1), &[]).await;
+    journal.check_journal(session(2), &[]).await;
+    journal.check_inbox(session(2), &[]).await;
 }
 
 pub(super) async fn large_records_come_back(mut journal: Subject) {

@@ -1,5 +1,5 @@
-use super::subject::{Subject, appended, one, session};
-use crate::port::{Append, Write, Written};
+use super::subject::{Subject, appended, one, record, session, session_row};
+use crate::port::{Append, Index, Read, Refusal, Rows, Write, Written};
 
 async fn deliver(journal: &Subject, to: u128, item: &str) -> u64 {
     match journal.batch(vec![Write::Deliver(session(to), item.into())]).await[..] {
@@ -45,6 +45,33 @@ pub(super) async fn only_rows_that_wait_can_be_taken(journal: Subject) {
     journal.check_inbox(session(1), &[]).await;
     journal.check_malformed(taking(2, vec![row])).await;
     journal.check_inbox(session(2), &["2"]).await;
+}
+
+pub(super) async fn rows_can_be_taken_without_a_record(mut journal: Subject) {
+    let id = session(1);
+    let rows = [deliver(&journal, 1, "1").await, deliver(&journal, 1, "2").await];
+    let fence = journal.take_over(id).await.incarnation;
+    let taking = |expected, take| Append { take, ..Append::new(id, fence, expected, Vec::new()) };
+    journal.check_malformed(taking(1, vec![rows[1] + 1_000])).await;
+    assert_eq!(journal.append(taking(1, vec![rows[0]])).await.last, 0);
+    journal.check_inbox(id, &["2"]).await;
+    journal.append(one(id, fence, 1)).await;
+    journal.check_refused(taking(1, vec![rows[1]]), Refusal::WrongSeq { expected: 1, last: 1 }).await;
+    let mut also = taking(2, vec![rows[1]]);
+    also.send = vec![(session(2), "\"taken\"".into())];
+    also.index = vec![Index::Session(session_row(1, "one"))];
+    let batch = vec![Write::Append(Box::new(also)), Write::Open(id)];
+    let mut written = journal.batch(batch).await;
+    let Some(Written::Opened(opened)) = written.pop() else { panic!("{written:?}") };
+    assert_eq!((opened.last, opened.inbox.len()), (1, 0));
+    assert_eq!(appended(written.remove(0)).last, 1, "the last one there is");
+    journal.check_refused(taking(2, vec![rows[1]]), Refusal::Fenced(opened.incarnation)).await;
+    journal.append(Append { fence: opened.incarnation, ..one(id, fence, 2) }).await;
+    journal.reopen();
+    journal.check_journal(id, &[record(1), record(2)]).await;
+    journal.check_inbox(id, &[]).await;
+    journal.check_inbox(session(2), &["\"taken\""]).await;
+    journal.check(Read::Session(id), Rows::Sessions(vec![session_row(1, "one")])).await;
 }
 
 pub(super) async fn numbers_are_never_used_again(mut journal: Subject) {

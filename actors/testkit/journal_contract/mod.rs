@@ -3,6 +3,7 @@
 mod accounts;
 mod appends;
 mod faults;
+mod founded;
 mod inboxes;
 mod rows;
 mod subject;
@@ -35,15 +36,21 @@ cases! {
     appends::a_session_that_is_let_go_is_fenced_until_it_is_opened,
     appends::reopening_fences_the_process_before,
     appends::a_refusal_leaves_no_trace_and_disturbs_nobody,
-    appends::an_append_without_records_is_malformed,
+    appends::an_append_of_nothing_is_malformed,
     appends::large_records_come_back,
     appends::reads_never_show_half_an_append,
     accounts::a_ledger_counts_on_all_ancestors,
     accounts::what_does_not_fit_is_refused_with_its_numbers,
     accounts::what_exceeds_is_booked_and_refunded,
+    accounts::a_raise_makes_room_on_one_account,
+    accounts::iterations_that_are_apart_go_no_further_up,
     accounts::an_unknown_account_is_malformed,
+    founded::sessions_that_another_one_begins_are_there,
+    founded::a_session_that_is_only_open_can_be_begun,
+    founded::what_cannot_begin_leaves_no_trace,
     inboxes::items_wait_until_they_are_taken,
     inboxes::only_rows_that_wait_can_be_taken,
+    inboxes::rows_can_be_taken_without_a_record,
     inboxes::a_session_with_something_in_its_inbox_is_not_let_go,
     inboxes::numbers_are_never_used_again,
     rows::a_key_stands_for_one_run,

@@ -104,16 +104,8 @@ impl Book {
 
     /// An append is in the store.
     pub(super) fn stored(&mut self, append: &Append, appended: &Appended) {
-        let journal = self.journals.entry(append.session).or_default();
-        let last = Seq::try_from(journal.len()).unwrap_or(Seq::MAX);
-        journal.extend(append.records.iter().cloned());
-        if append.expected != last + 1 {
-            self.accuse(
-                "sequence is dense",
-                format!("{} was written behind {last} of {}", append.expected, append.session),
-            );
-        }
-        append.records.iter().for_each(|record| self.follow(record));
+        self.extend(append.session, append.expected, &append.records);
+        append.found.iter().for_each(|founded| self.extend(founded.session, 1, &founded.records));
         let before = |at: usize, id| append.records[..at].iter().any(|record| started(record) == Some(id));
         for (at, record) in append.records.iter().enumerate() {
             self.revoked.extend(ended(record).filter(|id| before(at, *id)));
@@ -123,6 +115,16 @@ impl Book {
             self.within_limits(*id, account);
         }
         self.changed.notify_one();
+    }
+
+    fn extend(&mut self, session: SessionId, first: Seq, records: &[Arc<Record>]) {
+        let journal = self.journals.entry(session).or_default();
+        let last = Seq::try_from(journal.len()).unwrap_or(Seq::MAX);
+        journal.extend(records.iter().cloned());
+        if first != last + 1 {
+            self.accuse("sequence is dense", format!("{first} was written behind {last} of {session}"));
+        }
+        records.iter().for_each(|record| self.follow(record));
     }
 
     /// Somebody is told that a record is durable.

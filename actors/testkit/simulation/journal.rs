@@ -89,8 +89,15 @@ pub(super) struct LifeJournal {
 
 type Committed = Result<Vec<Written>, JournalError>;
 
-/// What an append carried, for noting that it was answered.
-type Carried = Vec<Option<(SessionId, Seq, Vec<Arc<Record>>)>>;
+/// What each write carried, for noting that it was answered: records, by their session and the first sequence.
+type Carried = Vec<Vec<(SessionId, Seq, Vec<Arc<Record>>)>>;
+
+fn carried(write: &Write) -> Vec<(SessionId, Seq, Vec<Arc<Record>>)> {
+    let Write::Append(append) = write else { return Vec::new() };
+    let own = (append.session, append.expected, append.records.clone());
+    let found = append.found.iter().map(|founded| (founded.session, 1, founded.records.clone()));
+    found.chain([own]).collect()
+}
 
 impl LifeJournal {
     /// The fault of this commit.
@@ -134,7 +141,10 @@ impl LifeJournal {
     fn answer(&self, carried: &Carried, committed: Committed) -> Committed {
         let mut inner = self.outside.lock();
         for (carried, written) in carried.iter().zip(committed.iter().flatten()) {
-            if let (Some((session, first, records)), Written::Appended(_)) = (carried, written) {
+            if !matches!(written, Written::Appended(_)) {
+                continue;
+            }
+            for (session, first, records) in carried {
                 for (record, seq) in records.iter().zip(*first..) {
                     inner.book.told(*session, seq, record);
                 }
@@ -212,13 +222,7 @@ impl Journal for LifeJournal {
         if self.process.failed.load(Ordering::SeqCst) {
             return async { Err(JournalError::Unavailable("the store has failed".into())) }.boxed();
         }
-        let carried: Carried = batch
-            .iter()
-            .map(|write| match write {
-                Write::Append(append) => Some((append.session, append.expected, append.records.clone())),
-                Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
-            })
-            .collect();
+        let carried: Carried = batch.iter().map(carried).collect();
         let this = self.clone();
         async move {
             this.process.writing.fetch_add(1, Ordering::SeqCst);

@@ -125,8 +125,11 @@ impl<'t> Batch<'t> {
     fn append(&mut self, append: Append) -> Result<Appended, Stop> {
         let postings = admit(&append, self)?;
         self.dirty = true;
-        let Append { session, records, index, key, take, send, .. } = append;
+        let Append { session, records, index, key, take, send, found, .. } = append;
         let last = self.log(session, &records)?;
+        for founded in found {
+            self.log(founded.session, &founded.records)?;
+        }
         self.post(&postings)?;
         for index in index {
             match index {
@@ -147,14 +150,20 @@ impl<'t> Batch<'t> {
         Ok(Appended { last, accounts })
     }
 
+    /// Writes records behind those that a session has; says where it ends.
     fn log(&mut self, session: SessionId, records: &[Arc<model::Record>]) -> Result<Seq, Stop> {
-        let Some(open) = self.memory.open.get_mut(&session) else {
-            return Err(Refusal::Malformed(format!("session {session} is not open")).into());
-        };
+        let tail = self.tail(session)?;
+        if records.is_empty() {
+            return Ok(tail.last);
+        }
         let spiller = &mut *self.spiller;
         let stored = records.iter().map(|record| spiller.store(model::encode(record)));
-        open.tail = log::append(&mut self.tables, &mut self.memory.places, (session, open.tail), stored)?;
-        Ok(open.tail.last)
+        let tail = log::append(&mut self.tables, &mut self.memory.places, (session, tail), stored)?;
+        // Nobody need have a session open that another one founds.
+        if let Some(open) = self.memory.open.get_mut(&session) {
+            open.tail = tail;
+        }
+        Ok(tail.last)
     }
 
     fn post(&mut self, postings: &[Posting]) -> Result<(), Stop> {
@@ -213,8 +222,7 @@ impl<'t> Batch<'t> {
 
     fn take_over(&mut self, session: SessionId) -> Result<Opened, Stop> {
         let inbox = self.inbox(session)?;
-        let known = self.memory.open.get(&session).map(|open| open.tail);
-        let tail = known.map_or_else(|| self.tail(session), Ok)?;
+        let tail = self.tail(session)?;
         // The next process begins a new epoch.
         let revival = self.memory.revivals.checked_add(1).ok_or_else(Fault::opened_too_often)?;
         self.memory.revivals = revival;
@@ -236,6 +244,9 @@ impl<'t> Batch<'t> {
     }
 
     fn tail(&mut self, session: SessionId) -> Result<Tail, Stop> {
+        if let Some(open) = self.memory.open.get(&session) {
+            return Ok(open.tail);
+        }
         Ok(self
             .tables
             .tails
@@ -269,7 +280,7 @@ impl View for Batch<'_> {
     }
 
     fn last(&mut self, session: SessionId) -> Result<Seq, Stop> {
-        Ok(self.memory.open.get(&session).map_or(0, |open| open.tail.last))
+        Ok(self.tail(session)?.last)
     }
 
     fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Stop> {

@@ -64,6 +64,12 @@ impl Model {
     /// Takes in what the store says it did.
     pub(super) fn take(&mut self, batch: &[Write], written: &[Written]) -> Result<(), String> {
         for (write, written) in batch.iter().zip(written) {
+            if let (Write::Open(session), Written::Opened(opened)) = (write, written)
+                && opened.last != self.last(*session)
+            {
+                let last = self.last(*session);
+                return Err(format!("{session} ends with {last}, and was opened at {}", opened.last));
+            }
             let applied = self.apply(write, Some(written));
             let refused = matches!(written, Written::Refused(_));
             if applied.is_err() != refused {
@@ -104,6 +110,9 @@ impl Model {
                 let postings = admit(append, self)?;
                 self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
                 self.records.entry(append.session).or_default().extend(append.records.iter().cloned());
+                for founded in &append.found {
+                    self.records.entry(founded.session).or_default().extend(founded.records.iter().cloned());
+                }
                 for index in &append.index {
                     match index {
                         Index::Session(row) => drop(self.sessions.insert(row.id, row.clone())),

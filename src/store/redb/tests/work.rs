@@ -1,22 +1,32 @@
-//! What sessions write, by chance: long and short records, rows, accounts, keys, inboxes, and what is to be refused.
+//! What sessions write, by chance: long and short records, rows, accounts, keys, inboxes, other sessions, and what is to be
+//! refused.
 
 use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, NewAccount, Outcome, Record, Reserve,
-        RunId, RunRow, RunState, SessionId, SessionRow, Settle, Timestamp, Usage,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, NewAccount, Outcome, Raise, Record,
+        Reserve, RunId, RunRow, RunState, SessionId, SessionRow, Settle, Timestamp, Usage,
     },
-    port::{Append, Index, Write},
+    port::{Append, Founded, Index, Write},
 };
 
 use super::{chance::Chance, model::Model};
 
 const SESSIONS: usize = 5;
+/// Sessions beside those, which may be founded.
+const CHILDREN: usize = 8;
 const RUNS: usize = 12;
 
 fn session(chance: &mut Chance) -> SessionId {
+    if chance.one_in(5) {
+        return child(chance);
+    }
     SessionId::from_bits((1 + chance.below(SESSIONS) as u128) << 70)
+}
+
+fn child(chance: &mut Chance) -> SessionId {
+    SessionId::from_bits(((1 + SESSIONS + chance.below(CHILDREN)) as u128) << 70)
 }
 
 /// The next batch of a process.
@@ -39,46 +49,81 @@ fn write(model: &Model, chance: &mut Chance) -> Write {
         Some(_) if chance.one_in(30) => Write::Open(session),
         Some(fence) => {
             let wrong = u64::from(chance.one_in(20));
-            let records = (0..=chance.below(3)).map(|_| record(chance)).collect();
+            let item = model.item(session).filter(|_| chance.one_in(2));
+            let only_takes = item.is_some() && chance.one_in(3);
+            let records = if only_takes { Vec::new() } else { records(chance) };
             let mut append = Append::new(session, fence, model.last(session) + 1 + wrong, records);
-            if !model.has_row(session) {
-                let key = format!("key of {session}").into();
-                append.index.push(Index::Session(SessionRow { id: session, key, opened_at: Timestamp(1) }));
-            }
+            append.take.extend(item);
+            row(session, &mut append, model);
             run(&mut append, model, chance);
-            append.take.extend(model.item(session).filter(|_| chance.one_in(2)));
             if chance.one_in(6) {
                 append.send.push((self::session(chance), text(chance).into()));
+            }
+            while chance.one_in(4) {
+                found(&mut append, model, chance);
             }
             Write::Append(Box::new(append))
         }
     }
 }
 
+fn row(session: SessionId, append: &mut Append, model: &Model) {
+    if !model.has_row(session) {
+        let key = format!("key of {session}").into();
+        append.index.push(Index::Session(SessionRow { id: session, key, opened_at: Timestamp(1) }));
+    }
+}
+
+/// A session that an append begins; now and then one that cannot begin.
+fn found(append: &mut Append, model: &Model, chance: &mut Chance) {
+    let session = child(chance);
+    if model.last(session) > 0 && !chance.one_in(8) {
+        return;
+    }
+    let records = if chance.one_in(12) { Vec::new() } else { records(chance) };
+    append.found.push(Founded { session, records });
+    row(session, append, model);
+}
+
+fn some_run(chance: &mut Chance) -> RunId {
+    RunId::from_bits((1 + chance.below(RUNS) as u128) << 80)
+}
+
+fn amounts(tokens: u64, iterations: u64) -> Amounts {
+    Amounts { tokens: Some(tokens), iterations: Some(iterations), ..Amounts::default() }
+}
+
 /// What an append does to a run, its account, and its key.
 fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
-    let id = RunId::from_bits((1 + chance.below(RUNS) as u128) << 80);
+    let id = some_run(chance);
     let account = AccountId::from(id);
-    let tokens = |tokens| Amounts { tokens: Some(tokens), ..Amounts::default() };
     let last = append.expected + append.records.len() as u64 - 1;
     let Some(row) = model.has(id) else {
+        // A row names the record that wrote it.
+        if append.records.is_empty() {
+            return;
+        }
+        let parent = Some(some_run(chance)).filter(|parent| model.has(*parent).is_some());
         append.ledger.open.push(NewAccount {
             id: account,
-            parent: None,
-            limits: tokens(5_000),
-            apart: false,
+            parent: parent.map(AccountId::from),
+            limits: amounts(5_000, 20),
+            apart: chance.one_in(2),
         });
         append.key = chance.one_in(2).then(|| (format!("order {id}").into(), id));
         append.index.push(Index::Run(Box::new(accepted(id, append, last))));
         return;
     };
     if chance.one_in(2) {
-        append.ledger.reserve.push(Reserve { account, amounts: tokens(chance.next() % 900) });
+        append.ledger.reserve.push(Reserve { account, amounts: some(900, chance) });
     } else {
-        let (reserved, spent) = (tokens(chance.next() % 900), tokens(chance.next() % 300));
+        let (reserved, spent) = (some(900, chance), some(300, chance));
         append.ledger.settle.push(Settle { account, reserved, spent, refund: Amounts::default() });
     }
-    if row.session != append.session {
+    if chance.one_in(6) {
+        append.ledger.raise.push(Raise { account, by: some(3_000, chance) });
+    }
+    if row.session != append.session || append.records.is_empty() {
         return;
     }
     let ends = chance.one_in(5);
@@ -86,6 +131,10 @@ fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
     let ended =
         ends.then_some(Ended { outcome: Outcome::Completed, cause: None }).or_else(|| row.ended.clone());
     append.index.push(Index::Run(Box::new(RunRow { state, ended, last, ..row.clone() })));
+}
+
+fn some(tokens: u64, chance: &mut Chance) -> Amounts {
+    amounts(chance.next() % tokens, chance.next() % 4)
 }
 
 fn accepted(id: RunId, append: &Append, last: u64) -> RunRow {
@@ -105,6 +154,10 @@ fn accepted(id: RunId, append: &Append, last: u64) -> RunRow {
         first: append.expected,
         last,
     }
+}
+
+fn records(chance: &mut Chance) -> Vec<Arc<Record>> {
+    (0..=chance.below(3)).map(|_| record(chance)).collect()
 }
 
 fn record(chance: &mut Chance) -> Arc<Record> {
