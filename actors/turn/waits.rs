@@ -112,7 +112,14 @@ impl Waits {
             Phase::Running(current) if current.id == run => persons(current),
             Phase::Running(_) | Phase::Idle => Vec::new(),
         };
-        is_open.then_some(process).into_iter().chain(behind).chain(waits.take()).chain(persons).chain(children).collect()
+        is_open
+            .then_some(process)
+            .into_iter()
+            .chain(behind)
+            .chain(waits.take())
+            .chain(persons)
+            .chain(children)
+            .collect()
     }
 
     /// What a run of a live session waits for at this time.

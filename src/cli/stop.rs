@@ -110,11 +110,7 @@ async fn stop(target: &Target, inquiry: &Inquiry) -> Result<Vec<RunRow>, Failure
 }
 
 /// Nobody runs them: their ends are written from here, and nothing is started.
-async fn alone(
-    target: &Target,
-    journal: Arc<dyn Journal>,
-    state: &Path,
-) -> Result<Vec<RunRow>, Failure> {
+async fn alone(target: &Target, journal: Arc<dyn Journal>, state: &Path) -> Result<Vec<RunRow>, Failure> {
     let reader = Reader::new(Arc::clone(&journal));
     let rows = target.rows(&reader).await?;
     let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else {

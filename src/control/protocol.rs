@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     ProviderStatus,
     model::{
-        Account, CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp, Verdict,
-        Wait,
+        Account, CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp,
+        Verdict, Wait,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -379,7 +379,10 @@ mod tests {
         check(r#"{"verb":"providers.reset","name":"a"}"#, Ok(Request::ProvidersReset { name: "a".into() }));
         check(r#"{"verb":"tree"}"#, Ok(Request::Tree { run: None }));
         check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
-        check(r#"{"verb":"stop","run":"last","now":true}"#, Err("unknown field `now`, expected `run` or `tree`"));
+        check(
+            r#"{"verb":"stop","run":"last","now":true}"#,
+            Err("unknown field `now`, expected `run` or `tree`"),
+        );
         check(r#"{"verb":"stop","run":"last"}"#, Ok(Request::Stop { run: "last".into(), tree: false }));
         let tree = Request::Stop { run: "last".into(), tree: true };
         check(r#"{"verb":"stop","run":"last","tree":true}"#, Ok(tree));

@@ -84,7 +84,9 @@ impl Reader {
         rows.dedup_by_key(|row| row.id);
         match rows.len() {
             0 | 1 => Ok(rows.pop()),
-            many => Err(Fault::usage(format!("the ids of {many} runs end with `{end}`; name one by more of it"))),
+            many => {
+                Err(Fault::usage(format!("the ids of {many} runs end with `{end}`; name one by more of it")))
+            }
         }
     }
 

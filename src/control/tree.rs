@@ -87,6 +87,7 @@ impl Seen {
         if !self.is_readable {
             return Ok(());
         }
+        let from = self.next;
         let each = |(seq, record): (Seq, Record)| {
             self.next = seq + 1;
             self.waits.take(&record);
@@ -95,7 +96,7 @@ impl Seen {
             }
             Ok::<(), Fault>(())
         };
-        if let Err(fault) = reader.records(session, self.next, each).await {
+        if let Err(fault) = reader.records(session, from, each).await {
             // What cannot be read cannot be told; it must not hide the other runs.
             self.is_readable = reader.quarantined(session).await?.is_none();
             return if self.is_readable { Err(fault) } else { Ok(()) };

@@ -16,6 +16,7 @@ use hermod_actors::{
 use super::{protocol::Node, reader::Reader, tree::Forest};
 
 /// A journal that notes which records it is asked for.
+#[derive(Debug)]
 struct Noted {
     inner: MemoryJournal,
     asked: Mutex<Vec<(u128, Seq)>>,

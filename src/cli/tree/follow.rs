@@ -87,7 +87,9 @@ impl Watch<'_> {
                         return Err(other_answer().into());
                     };
                     if self.show(&nodes)? == Next::More {
-                        say("there is nothing to follow: no process runs it; `hermod runs resume` takes it up");
+                        say(
+                            "there is nothing to follow: no process runs it; `hermod runs resume` takes it up",
+                        );
                     }
                     return Ok(());
                 }

@@ -92,7 +92,12 @@ mod tests {
         let reserved = amounts(Some(1), Some(3_400), None, Some(2));
         let expect = "iterations 7+1/50  tokens 12k+3.4k/50k  usd $0.12/$1.00  children 2/8";
         check(limits, spent, reserved, expect);
-        check(amounts(None, Some(50_000), None, None), spent, none, "iterations 7  tokens 12k/50k  usd $0.12");
+        check(
+            amounts(None, Some(50_000), None, None),
+            spent,
+            none,
+            "iterations 7  tokens 12k/50k  usd $0.12",
+        );
         assert_eq!(spend(None, 9), "iterations 9");
     }
 }
