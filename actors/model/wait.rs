@@ -88,6 +88,13 @@ pub enum Awaited {
         /// The attempt.
         attempt: Attempt,
     },
+    /// The subagents that a call has begun.
+    Children {
+        /// The call.
+        call: CallId,
+        /// How many of them have not ended.
+        left: u32,
+    },
     /// A person's decision about a call in doubt; then it is taken for a no.
     Person {
         /// The call.
@@ -123,6 +130,7 @@ impl Awaited {
             Self::Permit { .. } => "permit",
             Self::Order { .. } => "order",
             Self::Tool { .. } => "tool",
+            Self::Children { .. } => "children",
             Self::Person { .. } => "person",
             Self::Stop => "stop",
             Self::Disk { .. } => "disk",
@@ -141,6 +149,7 @@ impl Awaited {
             Self::Lease { .. } => "the calls that have it have deadlines",
             Self::Permit { .. } | Self::Order { .. } => "the calls before it have limits",
             Self::Tool { .. } => "the call is dropped, and the model reads that it timed out",
+            Self::Children { .. } => "they have limits of their own",
             Self::Person { .. } => "it is taken for a no",
             Self::Stop => "what has not ended by itself is dropped, and the run ends",
             Self::Disk { full: None } => "a write is answered, or the process ends",
@@ -173,6 +182,9 @@ mod tests {
         let expect =
             json!({ "what": "limit", "limit_ms": 8, "outcome": "timed_out", "since": 1, "until": 9 });
         check(limit, until, expect);
+        let call = CallId { run: RunId::from_bits(1), iteration: 2, n: 3 };
+        let expect = json!({ "what": "children", "call": call, "left": 4, "since": 1 });
+        check(Awaited::Children { call, left: 4 }, None, expect);
         check(Awaited::Disk { full: None }, None, json!({ "what": "disk", "since": 1 }));
         let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 4096 });
         let expect =

@@ -19,6 +19,7 @@ mod repair;
 mod rows;
 mod run;
 mod steer;
+mod subagents;
 mod waits;
 
 #[cfg(test)]

@@ -214,7 +214,7 @@ impl Run {
 
     /// Whether calls that are started go on to their end: always, but for a run that is being stopped. One that only
     /// has no allowance for more keeps every result that there is.
-    fn lets_calls_end(&self) -> bool {
+    pub(super) fn lets_calls_end(&self) -> bool {
         match &self.stopping {
             None => true,
             Some(ended) => matches!(ended.cause, Some(Cause::Limit { .. })),

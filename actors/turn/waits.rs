@@ -11,6 +11,7 @@ use crate::{
     turn::{
         Effect, Turn,
         run::{Call, CallState, Phase, Run, Step},
+        subagents::Subagents,
     },
 };
 
@@ -40,6 +41,7 @@ pub struct Waits {
     held: Option<Failure>,
     /// The last record of each call of the step.
     calls: BTreeMap<CallId, Timestamp>,
+    subagents: Subagents,
 }
 
 impl Waits {
@@ -54,6 +56,7 @@ impl Waits {
             stopping: Timestamp::default(),
             held: None,
             calls: BTreeMap::new(),
+            subagents: Subagents::default(),
         }
     }
 
@@ -73,11 +76,15 @@ impl Waits {
             Body::ModelFailed(_) => self.held = None,
             Body::ModelWaiting(waiting) => self.held = why(waiting),
             Body::CallAdmitted(admitted) => self.note(admitted.call),
-            Body::CallStarted(started) => self.note(started.call),
+            Body::CallStarted(started) => {
+                self.note(started.call);
+                self.subagents.begun(started, record.at);
+            }
+            Body::ChildEnded(ended) => self.subagents.ended(ended),
+            Body::RunEnded(ended) => self.subagents.forget(ended.run),
             Body::CallEnded(ended) => self.note(ended.call),
             Body::CallLost(lost) => self.note(lost.call),
             Body::RunAccepted(_)
-            | Body::RunEnded(_)
             | Body::ModelAnswered(_)
             | Body::LateSettled(_)
             | Body::MessageSteered(_)
@@ -85,7 +92,6 @@ impl Waits {
             | Body::RunExhausted(_)
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -99,13 +105,21 @@ impl Waits {
             Phase::Running(_) => (self.behind(run), None),
             Phase::Idle => (None, None),
         };
+        let children = self.subagents.of_run(run);
         let is_open = self.step.is_some_and(|(current, ..)| current == run) || behind.is_some();
         let process = Wait { what: Awaited::Process, since: self.last.at, until: None };
         let persons = match &self.turn.phase {
             Phase::Running(current) if current.id == run => persons(current),
             Phase::Running(_) | Phase::Idle => Vec::new(),
         };
-        is_open.then_some(process).into_iter().chain(behind).chain(waits.take()).chain(persons).collect()
+        is_open
+            .then_some(process)
+            .into_iter()
+            .chain(behind)
+            .chain(waits.take())
+            .chain(persons)
+            .chain(children)
+            .collect()
     }
 
     /// What a run of a live session waits for at this time.
@@ -130,10 +144,14 @@ impl Waits {
             due.iter().filter_map(|effect| self.due(run, *effect, (now, bounds))).collect();
         waits.extend(self.kept_in_order(run, &due));
         waits.extend(persons(run));
+        waits.extend(self.delegated(run));
         let ends_calls = waits.is_empty() && run.open_calls() > 0;
         if run.stopping.is_some() && ends_calls {
             let until = self.stopping.max(self.alive).plus_ms(bounds.stop());
             waits.push(Wait { what: Awaited::Stop, since: self.stopping, until: Some(until) });
+        } else if waits.is_empty() {
+            // With nothing of its own to do it ends when its last subagent has.
+            waits.extend(self.subagents.of_run(run.id));
         }
         waits.extend(limits(run, now));
         waits
@@ -148,6 +166,7 @@ impl Waits {
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(Wait { what: Awaited::Model { model, attempt }, since, until })
             }
+            Effect::Run { call, .. } if self.subagents.of_call(call).is_some() => None,
             Effect::Run { call, attempt } => {
                 let (tool, arguments, _) = self.turn.tool_call(call)?;
                 let since = self.noted(call);
@@ -172,6 +191,13 @@ impl Waits {
             // The limits are told whether they are near or not; of what is to end it is told when it must.
             Effect::WakeAtActive(_) | Effect::End { .. } => None,
         }
+    }
+
+    /// The calls under way that wait for subagents.
+    fn delegated(&self, run: &Run) -> Vec<Wait> {
+        let is_started = |call: &&Call| matches!(call.state, CallState::Started(..)) && run.lets_calls_end();
+        let calls = run.calls().iter().filter(is_started);
+        calls.filter_map(|call| self.subagents.of_call(call.id)).collect()
     }
 
     /// The calls that are admitted and not due: an earlier one goes first.

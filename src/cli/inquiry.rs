@@ -60,9 +60,7 @@ impl Inquiry {
                     Err(Lost::Gone) => sleep(PAUSE).await,
                     Err(Lost::Fault(fault)) => return Err(fault.into()),
                 },
-                Reached::Store(journal) => {
-                    return alone((&self.state, journal), request.clone(), |_| Ok(())).await;
-                }
+                Reached::Store(journal) => return self.look(journal, request.clone()).await,
             }
         }
         Err(self.elusive())
@@ -113,6 +111,11 @@ impl Inquiry {
                 }
             }
         }
+    }
+
+    /// Asks the store that is open here, which is closed then, a question that has one answer.
+    pub(crate) async fn look(&self, journal: Arc<RedbJournal>, request: Request) -> Result<Answer, Failure> {
+        alone((&self.state, journal), request, |_| Ok(())).await
     }
 
     /// The process that runs something, if there is one.

@@ -137,7 +137,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Runs(args) => return runs::execute(args, variables).await,
         Command::Sessions(args) => sessions::execute(args, &Inquiry::new(variables)?).await?,
         Command::Journal(args) => journal::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Tree(args) => tree::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Tree(args) => return tree::execute(args, &Inquiry::new(variables)?, variables).await,
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,

@@ -21,16 +21,31 @@ use crate::environment::Variables;
 /// Writes `text` to standard output, with a line break behind it if it has none. A reader that has gone has seen
 /// enough.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut text = visible(text);
+    print_over("", text).map(drop)
+}
+
+/// Who reads standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Somebody does.
+    There,
+    /// Nobody does any more.
+    Gone,
+}
+
+/// Likewise, behind control sequences of ours; says whether somebody reads it.
+pub(crate) fn print_over(over: &str, text: &str) -> Result<Audience, Failure> {
+    let mut text = over.to_owned() + &visible(text);
     if !text.ends_with('\n') {
         text.push('\n');
     }
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Ok(()) => Ok(Audience::There),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Audience::Gone),
+        Err(error) => {
             Err(Failure { exit: Exit::Store, text: format!("standard output cannot be written: {error}") })
         }
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -60,7 +75,7 @@ fn visible(text: &str) -> String {
 }
 
 /// JSON in which no character hides: they can stand in strings only, where an escape means the same.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         let hides = c.is_control() || Visible::of(c.encode_utf8(&mut [0; 4]).as_bytes()).controls > 0;

@@ -3,7 +3,8 @@
 use hermod_actors::{
     RunResult,
     model::{
-        Content, Message, ModelRef, Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp, ToolCall, Wait,
+        Account, Amounts, Content, Message, ModelRef, Outcome, RunId, RunRow, SessionId, SessionRow,
+        Timestamp, ToolCall, Wait,
     },
 };
 use serde_json::{Map, Value, json};
@@ -154,9 +155,16 @@ fn wait(wait: &Wait) -> Value {
     Value::Object(object)
 }
 
-/// The run with what it has started: `{…of the run, waits, children}`, and so on downwards.
+/// The run with its subagents: `{…of the run, parent, task, limits, spent, reserved, waits, children}`, and so on
+/// downwards.
 pub(crate) fn node(node: &Node) -> Value {
     let mut object = as_object(run(&node.run));
+    object.insert("parent".into(), json!(node.run.parent));
+    object.insert("task".into(), node.task.as_str().into());
+    let amounts = |of: fn(&Account) -> Amounts| json!(node.account.as_ref().map(of));
+    object.insert("limits".into(), amounts(|account| account.limits));
+    object.insert("spent".into(), amounts(|account| account.spent));
+    object.insert("reserved".into(), amounts(|account| account.reserved));
     object.insert("waits".into(), node.waits.iter().map(wait).collect());
     object.insert("children".into(), node.children.iter().map(self::node).collect());
     Value::Object(object)

@@ -19,17 +19,21 @@ use super::{
     report, runs,
 };
 use crate::{
-    control::{Answer, Lost, Reader, Request},
+    control::{Answer, Fault, Lost, Reader, Request},
     daemon,
     process::runner::Runner,
 };
 
-/// End a run as stopped: at once if it waits for its model; its commands get two seconds to end by themselves
+/// End a run as stopped, and its subagents with it: at once if it waits for its model; its commands get two seconds to end by themselves
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// A run's id, or `last`
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     run: Option<String>,
+    /// All of the tree to which RUN belongs, from the run at its root on: those that RUN works for and their other
+    /// subagents too
+    #[arg(long, requires = "run")]
+    tree: bool,
     /// Every unfinished run
     #[arg(long)]
     all: bool,
@@ -40,7 +44,12 @@ pub(crate) struct StopArgs {
 
 /// Stops, and says what became of the runs.
 pub(crate) async fn execute(args: StopArgs, inquiry: &Inquiry) -> Result<(), Failure> {
-    let rows = stop(args.run.as_deref(), inquiry).await?;
+    let target = match args.run {
+        None => Target::All,
+        Some(run) if args.tree => Target::Tree(run),
+        Some(run) => Target::Run(run),
+    };
+    let rows = stop(&target, inquiry).await?;
     if args.json {
         print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()))?;
     } else if rows.is_empty() {
@@ -57,9 +66,35 @@ pub(crate) async fn execute(args: StopArgs, inquiry: &Inquiry) -> Result<(), Fai
     Ok(())
 }
 
-/// Stops this run, or all.
-async fn stop(run: Option<&str>, inquiry: &Inquiry) -> Result<Vec<RunRow>, Failure> {
-    let request = run.map_or(Request::StopAll {}, |run| Request::Stop { run: run.to_owned() });
+/// What is to be stopped.
+enum Target {
+    Run(String),
+    /// The root of the tree to which this run belongs.
+    Tree(String),
+    All,
+}
+
+impl Target {
+    fn request(&self) -> Request {
+        match self {
+            Self::Run(run) => Request::Stop { run: run.clone(), tree: false },
+            Self::Tree(run) => Request::Stop { run: run.clone(), tree: true },
+            Self::All => Request::StopAll {},
+        }
+    }
+
+    async fn rows(&self, reader: &Reader) -> Result<Vec<RunRow>, Fault> {
+        match self {
+            Self::Run(run) => Ok(vec![reader.run(run).await?]),
+            Self::Tree(run) => Ok(vec![reader.root(run).await?]),
+            Self::All => reader.runs(Read::OpenRuns).await,
+        }
+    }
+}
+
+/// Stops it.
+async fn stop(target: &Target, inquiry: &Inquiry) -> Result<Vec<RunRow>, Failure> {
+    let request = target.request();
     loop {
         match inquiry.reach().await? {
             Reached::Holder(mut client) => match client.ask(&request, |_| Ok(())).await {
@@ -69,20 +104,17 @@ async fn stop(run: Option<&str>, inquiry: &Inquiry) -> Result<Vec<RunRow>, Failu
                 Err(Lost::Gone) => sleep(super::inquiry::PAUSE).await,
                 Err(Lost::Fault(fault)) => return Err(fault.into()),
             },
-            Reached::Store(journal) => return alone(run, journal, inquiry.state()).await,
+            Reached::Store(journal) => return alone(target, journal, inquiry.state()).await,
         }
     }
 }
 
 /// Nobody runs them: their ends are written from here, and nothing is started.
-async fn alone(run: Option<&str>, journal: Arc<dyn Journal>, state: &Path) -> Result<Vec<RunRow>, Failure> {
+async fn alone(target: &Target, journal: Arc<dyn Journal>, state: &Path) -> Result<Vec<RunRow>, Failure> {
     let reader = Reader::new(Arc::clone(&journal));
-    let rows = match run {
-        Some(run) => vec![reader.run(run).await?],
-        None => reader.runs(Read::OpenRuns).await?,
-    };
+    let rows = target.rows(&reader).await?;
     let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else {
-        if run.is_none() {
+        if matches!(target, Target::All) {
             // Commands may outlive their runs, and the store that knew these.
             Runner::new(daemon::OWN_PROGRAM, state).sweep(|_| false).await;
         }

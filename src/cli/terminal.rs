@@ -9,6 +9,8 @@ use crate::environment::Variables;
 
 /// The width of a terminal that does not say.
 const WIDTH: usize = 80;
+/// The height of one.
+const ROWS: usize = 24;
 
 /// A terminal at standard error that can move its cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +40,28 @@ pub(crate) enum Tone {
 impl Terminal {
     /// The terminal at standard error; `None` if there is none, or one that knows no control sequences.
     pub(crate) fn at_stderr(variables: &Variables) -> Option<Self> {
-        let dumb = variables.get("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        (io::stderr().is_terminal() && !dumb).then(|| Self { palette: Palette::of(variables) })
+        let draws = io::stderr().is_terminal() && !is_dumb(variables);
+        draws.then(|| Self { palette: Palette::of(variables) })
+    }
+}
+
+fn is_dumb(variables: &Variables) -> bool {
+    variables.get("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+/// How much a terminal shows at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+impl Size {
+    /// Of a terminal at standard output that can move its cursor, as it is now; `None` if there is none.
+    pub(crate) fn of_stdout(variables: &Variables) -> Option<Self> {
+        let columns = stdout_columns().filter(|_| !is_dumb(variables))?;
+        let rows = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+        Some(Self { columns, rows: if rows > 0 { rows } else { ROWS } })
     }
 }
 

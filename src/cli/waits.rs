@@ -26,6 +26,7 @@ pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
         | Awaited::Permit { .. }
         | Awaited::Order { .. }
         | Awaited::Tool { .. }
+        | Awaited::Children { .. }
         | Awaited::Person { .. }
         | Awaited::Stop
         | Awaited::Disk { .. }
@@ -37,22 +38,25 @@ pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
     format!("waiting     for {what} since {at} ({took}){end}\n")
 }
 
-/// What stands behind a run in `hermod tree`; nothing if it waits for nothing.
-pub(crate) fn short(waits: &[Wait], now: Timestamp) -> String {
+/// What a run does or waits for and for how long, as `hermod tree` has it; `None` if it waits for nothing.
+pub(crate) fn short(waits: &[Wait], now: Timestamp) -> Option<String> {
     let waits: Vec<_> = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. })).collect();
     // No process helps a run that waits for a person.
     let person = waits.iter().find(|wait| matches!(wait.what, Awaited::Person { .. }));
-    let Some(first) = person.or(waits.first()) else { return String::new() };
+    let first = person.or(waits.first())?;
+    let until = || first.until.map_or_else(String::new, |until| format!(" until {}", rfc3339(until)));
     let what = match &first.what {
         Awaited::Process => "nobody runs it".to_owned(),
-        Awaited::Queue { behind } => format!("queued behind {behind}"),
-        Awaited::Model { model, .. } => format!("asks {model}"),
-        Awaited::Retry { .. } => "tries again".to_owned(),
-        Awaited::Reset { .. } => "waits for a reset".to_owned(),
+        Awaited::Queue { behind } => format!("behind {behind}"),
+        Awaited::Model { model, attempt: 1 } => format!("asks {model}"),
+        Awaited::Model { model, attempt } => format!("asks {model}, attempt {attempt},"),
+        Awaited::Retry { attempt, .. } => format!("tries again, attempt {attempt},"),
+        Awaited::Reset { .. } => format!("waits for a reset{}", until()),
         Awaited::Lease { .. } => "waits for leave to ask".to_owned(),
         Awaited::Permit { tool, .. } => format!("waits for leave to run {tool}"),
         Awaited::Order { tool, .. } => format!("keeps {tool} in order"),
         Awaited::Tool { tool, .. } => format!("runs {tool}"),
+        Awaited::Children { left, .. } => format!("waits for {}", subagents(*left)),
         Awaited::Person { .. } => "asks a person".to_owned(),
         Awaited::Stop => "stops".to_owned(),
         Awaited::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
@@ -60,7 +64,21 @@ pub(crate) fn short(waits: &[Wait], now: Timestamp) -> String {
     };
     let more = waits.len() - 1;
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
-    format!("  {what} {}{more}", seconds(now.ms_since(first.since)))
+    Some(format!("{what} {}{more}", age(now.ms_since(first.since))))
+}
+
+/// A time in whole seconds: `7s`, `3m05s`, `2h00m`.
+fn age(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+        (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
+    }
+}
+
+fn subagents(left: u32) -> String {
+    format!("{left} subagent{}", if left == 1 { "" } else { "s" })
 }
 
 fn whole(what: &Awaited) -> String {
@@ -77,6 +95,7 @@ fn whole(what: &Awaited) -> String {
         }
         Awaited::Tool { call, tool, .. } => format!("{tool}, call {},", number(*call)),
         Awaited::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
+        Awaited::Children { call, left } => format!("{}, call {},", subagents(*left), number(*call)),
         Awaited::Stop => "its calls to end".to_owned(),
         Awaited::Disk { full: None } => "the disk".to_owned(),
         Awaited::Disk { full: Some(full) } => {
@@ -104,7 +123,7 @@ mod tests {
         let now = Timestamp(13_000);
         let expect = expect.replace("SINCE", "since 1970-01-01T00:00:01.000Z");
         assert_eq!(line(&wait, run, now), format!("{expect}\n"));
-        assert_eq!(short(&[wait], now), in_tree);
+        assert_eq!(short(&[wait], now).unwrap_or_default(), in_tree);
     }
 
     const RUN: RunId = RunId::from_bits(2);
@@ -117,32 +136,32 @@ mod tests {
             Awaited::Model { model: "p/m".parse().unwrap(), attempt: 2 },
             Some(60_000),
             "waiting     for the answer of p/m, attempt 2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
-            "  asks p/m 12.0 s",
+            "asks p/m, attempt 2, 12s",
         );
         check(
             Awaited::Retry { attempt: 2, failure: failure.clone() },
             Some(60_000),
             "waiting     for attempt 2 at the model SINCE (12.0 s), until 1970-01-01T00:01:00.000Z; overloaded: no room",
-            "  tries again 12.0 s",
+            "tries again, attempt 2, 12s",
         );
         check(
             Awaited::Reset { attempt: 2, failure },
             Some(60_000),
             "waiting     for a time that the provider has named, SINCE (12.0 s), until 1970-01-01T00:01:00.000Z; \
              overloaded: no room",
-            "  waits for a reset 12.0 s",
+            "waits for a reset until 1970-01-01T00:01:00.000Z 12s",
         );
         check(
             Awaited::Tool { call: CALL, tool: "shell".into(), attempt: 1 },
             Some(60_000),
             "waiting     for shell, call 3.2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
-            "  runs shell 12.0 s",
+            "runs shell 12s",
         );
         check(
             Awaited::Stop,
             Some(4_000),
             "waiting     for its calls to end SINCE (12.0 s), gives up at 1970-01-01T00:00:04.000Z",
-            "  stops 12.0 s",
+            "stops 12s",
         );
         check(
             Awaited::Limit { limit_ms: 600_000, outcome: Outcome::TimedOut },
@@ -157,40 +176,46 @@ mod tests {
         let tool = || "shell".to_owned();
         let process = "waiting     for a process SINCE (12.0 s); nobody runs it: `hermod runs resume \
                        00000000000000000000000001`";
-        check(Awaited::Process, None, process, "  nobody runs it 12.0 s");
+        check(Awaited::Process, None, process, "nobody runs it 12s");
         check(
             Awaited::Queue { behind: RUN },
             None,
             "waiting     for run 00000000000000000000000002, which goes first, SINCE (12.0 s), no end of its own: that \
              run has limits of its own",
-            &format!("  queued behind {RUN} 12.0 s"),
+            &format!("behind {RUN} 12s"),
         );
         check(
             Awaited::Lease { attempt: 1 },
             None,
             "waiting     for leave to ask a model, attempt 1, SINCE (12.0 s), no end of its own: the calls that have it \
              have deadlines",
-            "  waits for leave to ask 12.0 s",
+            "waits for leave to ask 12s",
         );
         check(
             Awaited::Permit { call: CALL, tool: tool() },
             None,
             "waiting     for leave to run shell, call 3.2, SINCE (12.0 s), no end of its own: the calls before it have \
              limits",
-            "  waits for leave to run shell 12.0 s",
+            "waits for leave to run shell 12s",
         );
         check(
             Awaited::Order { call: CALL, tool: tool(), behind: CallId { n: 1, ..CALL } },
             None,
             "waiting     for call 3.1, behind which shell, call 3.2, goes, SINCE (12.0 s), no end of its own: the calls \
              before it have limits",
-            "  keeps shell in order 12.0 s",
+            "keeps shell in order 12s",
+        );
+        check(
+            Awaited::Children { call: CALL, left: 2 },
+            None,
+            "waiting     for 2 subagents, call 3.2, SINCE (12.0 s), no end of its own: they have limits of their own",
+            "waits for 2 subagents 12s",
         );
         check(
             Awaited::Disk { full: None },
             None,
             "waiting     for the disk SINCE (12.0 s), no end of its own: a write is answered, or the process ends",
-            "  waits for the disk 12.0 s",
+            "waits for the disk 12s",
         );
         let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 8_192 });
         check(
@@ -198,7 +223,7 @@ mod tests {
             None,
             "waiting     for the disk, which is full (8.0 KiB for /s/hermod.redb), SINCE (12.0 s), no end of its own: \
              make room there, and it goes on",
-            "  waits for room on the disk 12.0 s",
+            "waits for room on the disk 12s",
         );
     }
 
@@ -207,9 +232,9 @@ mod tests {
         let wait = |what| Wait { what, since: Timestamp(0), until: None };
         let limit = Awaited::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
         let waits = [wait(Awaited::Stop), wait(Awaited::Disk { full: None }), wait(limit)];
-        assert_eq!(short(&waits, Timestamp(500)), "  stops 500 ms, 1 more");
-        assert_eq!(short(&[], Timestamp(0)), "");
+        assert_eq!(short(&waits, Timestamp(185_500)).as_deref(), Some("stops 3m05s, 1 more"));
+        assert_eq!(short(&[], Timestamp(0)), None);
         let waits = [wait(Awaited::Process), wait(Awaited::Person { call: CALL })];
-        assert_eq!(short(&waits, Timestamp(500)), "  asks a person 500 ms, 1 more");
+        assert_eq!(short(&waits, Timestamp(7_260_500)).as_deref(), Some("asks a person 2h01m, 1 more"));
     }
 }

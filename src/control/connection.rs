@@ -53,6 +53,7 @@ pub(super) async fn serve(
     token: Token,
     closing: CancellationToken,
 ) -> Result<(), Ended> {
+    let desk = desk.afresh();
     let (from, mut to) = stream.into_split();
     let mut lines = Lines::new(from, LINE);
     let greeting = tokio::select! {

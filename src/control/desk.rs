@@ -22,9 +22,9 @@ use tokio::{
 use super::{
     copier::{Copier, back_up},
     fault::{Fault, FaultKind},
-    protocol::{Answer, Node, Request, RunDetail, SessionDetail, SessionState, shown},
+    protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, shown},
     reader::{PAGE, Reader},
-    tree,
+    tree::Forest,
     upkeep::{Caretaker, Sweep},
 };
 use crate::clock::SystemClock;
@@ -33,8 +33,6 @@ use crate::clock::SystemClock;
 const WAITING: usize = 32;
 /// How often a client is told that what it asked for goes on.
 const PULSE: Duration = Duration::from_secs(5);
-/// The youngest runs that a tree is looked for in, besides the unfinished ones.
-const KIN: usize = 1_000;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -42,6 +40,7 @@ pub struct Desk {
     reader: Reader,
     orders: Option<mpsc::Sender<Ordered>>,
     runner: Runner,
+    forest: Arc<tokio::sync::Mutex<Forest>>,
     copier: Option<Arc<dyn Copier>>,
     caretaker: Option<Arc<dyn Caretaker>>,
 }
@@ -112,14 +111,19 @@ impl Desk {
     pub fn new(reader: Reader) -> (Self, Orders) {
         let (sender, waiting) = mpsc::channel(WAITING);
         let runner = Runner::default();
-        let desk =
-            Self { reader, orders: Some(sender), runner: Arc::clone(&runner), copier: None, caretaker: None };
+        let desk = Self { orders: Some(sender), runner: Arc::clone(&runner), ..Self::alone(reader) };
         (desk, Orders { waiting, runner })
     }
 
     /// A desk for a process that only has the store open: it takes no orders.
     pub fn alone(reader: Reader) -> Self {
-        Self { reader, orders: None, runner: Runner::default(), copier: None, caretaker: None }
+        let (runner, forest) = (Runner::default(), Arc::default());
+        Self { reader, orders: None, runner, forest, copier: None, caretaker: None }
+    }
+
+    /// This desk for one client: what was read to answer it is kept as long as it asks.
+    pub(super) fn afresh(self) -> Self {
+        Self { forest: Arc::default(), ..self }
     }
 
     /// A desk that has backups made.
@@ -150,7 +154,8 @@ impl Desk {
             Request::SessionsShow { session, max } => self.session(&session, max).await.map(Some),
             Request::Journal { session, from } => self.journal(&session, from, to).await,
             Request::Tree { run } => self.tree(run.as_deref()).await.map(Some),
-            Request::Stop { run } => self.stop(&run).await,
+            Request::Stop { run, tree: false } => self.stop(self.reader.run(&run).await).await,
+            Request::Stop { run, tree: true } => self.stop(self.reader.root(&run).await).await,
             Request::StopAll {} => self.stop_all().await,
             Request::Steer { run, text } => self.steer(&run, text).await,
             Request::ApprovalsList {} => self.reader.approvals().await.map(Answer::Approvals).map(Some),
@@ -239,33 +244,17 @@ impl Desk {
     }
 
     async fn tree(&self, id: Option<&str>) -> Result<Answer, Fault> {
-        let mut rows = self.reader.runs(Read::Runs { session: None, max: KIN }).await?;
-        rows.extend(self.reader.runs(Read::OpenRuns).await?);
-        let mut root = None;
-        if let Some(id) = id {
-            let row = self.reader.run(id).await?;
-            root = Some(row.id);
-            rows.push(row);
-        }
-        rows.sort_by_key(|row| row.id);
-        rows.dedup_by_key(|row| row.id);
-        let mut kin = Vec::with_capacity(rows.len());
-        for row in rows {
-            let parent = self.reader.account(row.account).await?.and_then(|account| account.parent);
-            kin.push((self.reader.counted(row).await?, parent));
-        }
-        let mut nodes = tree::grow(kin, root);
-        let mut left: Vec<&mut Node> = nodes.iter_mut().collect();
-        while let Some(Node { run, waits, children }) = left.pop() {
-            *waits = self.waits(run).await?;
-            left.extend(children);
-        }
-        Ok(Answer::Tree(nodes))
+        let runs = match id {
+            Some(id) => vec![self.reader.run(id).await?],
+            None => self.reader.runs(Read::OpenRuns).await?,
+        };
+        let vitals = self.vitals();
+        let mut forest = self.forest.lock().await;
+        forest.grow((&self.reader, vitals.as_ref()), runs).await.map(Answer::Tree)
     }
 
-    async fn stop(&self, id: &str) -> Result<Option<Answer>, Fault> {
-        let row = self.reader.run(id).await?;
-        self.order(Order::Stop(vec![row])).await
+    async fn stop(&self, row: Result<RunRow, Fault>) -> Result<Option<Answer>, Fault> {
+        self.order(Order::Stop(vec![row?])).await
     }
 
     async fn stop_all(&self) -> Result<Option<Answer>, Fault> {

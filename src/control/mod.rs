@@ -18,7 +18,10 @@ mod protocol;
 mod reader;
 mod server;
 mod token;
+mod told;
 mod tree;
+#[cfg(test)]
+mod tree_tests;
 mod upkeep;
 
 pub use client::{Client, Lost};

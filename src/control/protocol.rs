@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     ProviderStatus,
     model::{
-        CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp, Verdict,
-        Wait,
+        Account, CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp,
+        Verdict, Wait,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -75,18 +75,21 @@ pub enum Request {
         #[serde(default = "first")]
         from: Seq,
     },
-    /// A run and what it has started; without one, all that has not ended.
+    /// A run and its subagents; without one, all that has not ended.
     #[serde(rename = "tree")]
     Tree {
         /// Which one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<String>,
     },
-    /// Ends a run as stopped.
+    /// Ends a run as stopped, with all below it.
     #[serde(rename = "stop")]
     Stop {
         /// Which one.
         run: String,
+        /// Whether all of the tree to which it belongs ends: the run at its root is stopped.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        tree: bool,
     },
     /// Ends every unfinished run as stopped.
     #[serde(rename = "stop.all")]
@@ -268,15 +271,21 @@ pub struct SessionDetail {
     pub runs: Vec<RunRow>,
 }
 
-/// A run and the runs below it.
+/// A run and its subagents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The run.
     pub run: RunRow,
+    /// The beginning of its task, at most 200 characters; empty if its journal cannot be read.
+    #[serde(default)]
+    pub task: String,
+    /// What it may spend and has spent; `None` if it has no account.
+    #[serde(default)]
+    pub account: Option<Account>,
     /// What it waits for; nothing if it has ended.
     #[serde(default)]
     pub waits: Vec<Wait>,
-    /// What it has started.
+    /// Its subagents, ended ones too, in the order in which they were begun.
     pub children: Vec<Node>,
 }
 
@@ -370,7 +379,13 @@ mod tests {
         check(r#"{"verb":"providers.reset","name":"a"}"#, Ok(Request::ProvidersReset { name: "a".into() }));
         check(r#"{"verb":"tree"}"#, Ok(Request::Tree { run: None }));
         check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
-        check(r#"{"verb":"stop","run":"last","now":true}"#, Err("unknown field `now`, expected `run`"));
+        check(
+            r#"{"verb":"stop","run":"last","now":true}"#,
+            Err("unknown field `now`, expected `run` or `tree`"),
+        );
+        check(r#"{"verb":"stop","run":"last"}"#, Ok(Request::Stop { run: "last".into(), tree: false }));
+        let tree = Request::Stop { run: "last".into(), tree: true };
+        check(r#"{"verb":"stop","run":"last","tree":true}"#, Ok(tree));
         check(r#"{"verb":"stop"}"#, Err("missing field `run`"));
         check(r#"{"verb":"dance"}"#, Err("unknown variant `dance`, expected one of `ping`, `runs.list`"));
         check(r#"{"run":"last"}"#, Err("missing field `verb`"));

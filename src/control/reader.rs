@@ -1,22 +1,25 @@
 //! Reads the store without starting anything.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
     Bill, RunError, Waits,
     model::{
         Account, AccountId, Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
-        Usage,
     },
     port::{Journal, Read, ReadError, Rows},
 };
 
-use super::fault::Fault;
+use super::{fault::Fault, told::Told};
 
 /// Records read at once.
 pub const PAGE: usize = 512;
 /// The name of the youngest run.
 const LAST: &str = "last";
+/// Characters of the end of a run's id that name it.
+const ENDING: std::ops::Range<usize> = 6..26;
+/// The youngest runs among which such an end is looked for, besides the unfinished ones.
+const YOUNGEST: usize = 1_000;
 
 /// A store that is only read.
 #[derive(Debug, Clone)]
@@ -40,7 +43,7 @@ impl Reader {
         Self(journal)
     }
 
-    /// What `id` names: a run, a session, the key of a session, or `last`.
+    /// What `id` names: a run, a session, the key of a session, `last`, or a run by the end of its id.
     pub async fn find(&self, id: &str) -> Result<Named, Fault> {
         if id == LAST {
             let last = self.runs(Read::Runs { session: None, max: 1 }).await?.pop();
@@ -58,11 +61,52 @@ impl Reader {
             return Ok(Named::Session(row));
         }
         let of_key = self.sessions(Read::SessionOfKey(id.into())).await?.pop();
-        of_key.map(Named::Session).ok_or_else(|| {
+        if let Some(row) = of_key {
+            return Ok(Named::Session(row));
+        }
+        self.ending(id).await?.map(|row| Named::Run(Box::new(row))).ok_or_else(|| {
             Fault::usage(format!(
                 "there is no run or session `{id}`; see `hermod runs list` for what there is"
             ))
         })
+    }
+
+    /// The run whose id ends so, as a tree of runs shows it.
+    async fn ending(&self, end: &str) -> Result<Option<RunRow>, Fault> {
+        if !ENDING.contains(&end.len()) || !end.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Ok(None);
+        }
+        let mut rows = self.runs(Read::Runs { session: None, max: YOUNGEST }).await?;
+        rows.extend(self.runs(Read::OpenRuns).await?);
+        let upper = end.to_ascii_uppercase();
+        rows.retain(|row| row.id.to_string().ends_with(&upper));
+        rows.sort_by_key(|row| row.id);
+        rows.dedup_by_key(|row| row.id);
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            many => {
+                Err(Fault::usage(format!("the ids of {many} runs end with `{end}`; name one by more of it")))
+            }
+        }
+    }
+
+    /// The runs above a subagent, its parent first: as many as there are still.
+    pub(super) async fn above(&self, row: &RunRow) -> Result<Vec<RunRow>, Fault> {
+        let (mut above, mut met, mut parent) = (Vec::new(), BTreeSet::from([row.id]), row.parent);
+        while let Some(of) = parent
+            && met.insert(of.call.run)
+            && let Some(row) = self.runs(Read::Run(of.call.run)).await?.pop()
+        {
+            parent = row.parent;
+            above.push(row);
+        }
+        Ok(above)
+    }
+
+    /// The run at the root of the tree to which the run that `id` names belongs.
+    pub async fn root(&self, id: &str) -> Result<RunRow, Fault> {
+        let row = self.run(id).await?;
+        Ok(self.above(&row).await?.pop().unwrap_or(row))
     }
 
     /// The session that `id` names, directly or by one of its runs.
@@ -172,40 +216,15 @@ impl Reader {
         if row.state == RunState::Ended || self.quarantined(row.session).await?.is_some() {
             return Ok(row);
         }
-        (row.iterations, row.usage) = (0, Usage::default());
-        let (id, session, first) = (row.id, row.session, row.first);
-        self.records(session, first, |(_, record)| {
-            match &record.body {
-                Body::ModelAnswered(answered) if answered.call.run == id => {
-                    row.iterations += 1;
-                    row.usage.add(&answered.usage.unwrap_or_default());
-                }
-                Body::LateSettled(late) if late.call.run == id => row.usage.add(&late.usage),
-                Body::ModelAnswered(_)
-                | Body::LateSettled(_)
-                | Body::SessionOpened(_)
-                | Body::SessionRevived(_)
-                | Body::RunAccepted(_)
-                | Body::RunStopping(_)
-                | Body::RunEnded(_)
-                | Body::ModelStarted(_)
-                | Body::ModelFailed(_)
-                | Body::ModelWaiting(_)
-                | Body::CallAdmitted(_)
-                | Body::CallStarted(_)
-                | Body::CallEnded(_)
-                | Body::CallLost(_)
-                | Body::MessageSteered(_)
-                | Body::ApprovalRequested(_)
-                | Body::RunExhausted(_)
-                | Body::RunReopened(_)
-                | Body::BudgetRaised(_)
-                | Body::ChildEnded(_)
-                | Body::ApprovalAnswered(_) => {}
+        let (run, mut told) = (Some(row.id), Told::default());
+        self.records(row.session, row.first, |(_, record)| {
+            if record.body.run() == run {
+                told.take(&record.body);
             }
             Ok::<(), Fault>(())
         })
         .await?;
+        (row.iterations, row.usage) = (told.iterations, told.usage);
         Ok(row)
     }
 

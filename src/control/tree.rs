@@ -1,104 +1,140 @@
-//! Runs and what they have started. Kinship is data: a run's account stands below its parent's.
+//! Runs and their subagents. Kinship is data: the records of a run name those that it has begun.
 
-use hermod_actors::model::{AccountId, RunId, RunRow, RunState};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::protocol::Node;
+use hermod_actors::{
+    Vitals, Waits,
+    model::{Record, RunId, RunRow, RunState, Seq, SessionId, Wait},
+    port::{Clock, Read},
+};
 
-/// A run, and the account above its own.
-pub(super) type Kin = (RunRow, Option<AccountId>);
+use super::{fault::Fault, protocol::Node, reader::Reader, told::Told};
+use crate::clock::SystemClock;
 
-/// The tree of one run, or of every unfinished run that stands below no other unfinished one.
-pub(super) fn grow(mut runs: Vec<Kin>, root: Option<RunId>) -> Vec<Node> {
-    let open: Vec<AccountId> = unfinished(&runs).map(|(row, _)| row.account).collect();
-    let is_root = |(row, parent): &&Kin| match root {
-        Some(root) => row.id == root,
-        None => row.state != RunState::Ended && parent.is_none_or(|parent| !open.contains(&parent)),
-    };
-    let roots: Vec<RunId> = runs.iter().filter(is_root).map(|(row, _)| row.id).collect();
-    roots.into_iter().filter_map(|root| take(&mut runs, root)).collect()
+/// What was read of sessions. Who asks again pays for what is new.
+#[derive(Debug, Default)]
+pub(super) struct Forest(BTreeMap<SessionId, Seen>);
+
+/// A session up to a record.
+#[derive(Debug)]
+struct Seen {
+    next: Seq,
+    waits: Waits,
+    runs: BTreeMap<RunId, Told>,
+    /// Whether this program can read it.
+    is_readable: bool,
 }
 
-fn unfinished(runs: &[Kin]) -> impl Iterator<Item = &Kin> {
-    runs.iter().filter(|(row, _)| row.state != RunState::Ended)
+/// A node without those below it, and the place of the one above it, which is before its own.
+type Placed = (Node, Option<usize>);
+
+impl Forest {
+    /// The trees of these runs, each of which stands in one of them, once. What they wait for is told by `vitals`, if
+    /// something runs here.
+    pub(super) async fn grow(
+        &mut self,
+        (reader, vitals): (&Reader, Option<&Vitals>),
+        runs: Vec<RunRow>,
+    ) -> Result<Vec<Node>, Fault> {
+        let mut placed = Vec::<Placed>::new();
+        let mut met = BTreeSet::new();
+        // Taken from the end.
+        let roots = roots_first(reader, runs).await?;
+        let mut left: Vec<(RunRow, Option<usize>)> = roots.into_iter().rev().map(|row| (row, None)).collect();
+        while let Some((row, above)) = left.pop() {
+            if !met.insert(row.id) {
+                continue;
+            }
+            let (node, children) = self.node((reader, vitals), row).await?;
+            for child in children.into_iter().rev() {
+                let rows = reader.runs(Read::Run(child)).await?;
+                left.extend(rows.into_iter().map(|row| (row, Some(placed.len()))));
+            }
+            placed.push((node, above));
+        }
+        Ok(assembled(placed))
+    }
+
+    async fn node(
+        &mut self,
+        (reader, vitals): (&Reader, Option<&Vitals>),
+        mut run: RunRow,
+    ) -> Result<(Node, Vec<RunId>), Fault> {
+        let account = reader.account(run.account).await?;
+        let seen = self.0.entry(run.session).or_insert_with(|| Seen::new(run.session));
+        let is_open = run.state != RunState::Ended;
+        // Of a run that has ended there is nothing new.
+        if is_open || seen.next <= run.last {
+            seen.read_on(reader, run.session).await?;
+        }
+        let told = seen.runs.get(&run.id).cloned().unwrap_or_default();
+        let mut waits = Vec::new();
+        if is_open && seen.is_readable {
+            (run.iterations, run.usage) = (told.iterations, told.usage);
+            waits = seen.waits(&run, vitals).await;
+        }
+        let node = Node { run, task: told.task, account, waits, children: Vec::new() };
+        Ok((node, told.children))
+    }
 }
 
-/// Takes a run and all below it out of the rest: what was taken is not met again, whatever the accounts say.
-fn take(runs: &mut Vec<Kin>, id: RunId) -> Option<Node> {
-    let place = runs.iter().position(|(row, _)| row.id == id)?;
-    let (run, _) = runs.remove(place);
-    let below: Vec<RunId> =
-        runs.iter().filter(|(_, parent)| *parent == Some(run.account)).map(|(row, _)| row.id).collect();
-    let children = below.into_iter().filter_map(|child| take(runs, child)).collect();
-    Some(Node { run, waits: Vec::new(), children })
-}
+impl Seen {
+    fn new(session: SessionId) -> Self {
+        Self { next: 1, waits: Waits::new(session), runs: BTreeMap::new(), is_readable: true }
+    }
 
-#[cfg(test)]
-mod tests {
-    use hermod_actors::model::{Seq, SessionId, Timestamp, Usage};
-
-    use super::*;
-
-    fn run(n: u128, state: RunState, parent: u128) -> Kin {
-        let row = RunRow {
-            id: RunId::from_bits(n),
-            session: SessionId::from_bits(n),
-            account: RunId::from_bits(n).into(),
-            state,
-            accepted_at: Timestamp(0),
-            started_at: None,
-            ended_at: None,
-            ended: None,
-            iterations: 0,
-            usage: Usage::default(),
-            parent: None,
-            leg: 1,
-            first: Seq::default(),
-            last: Seq::default(),
+    async fn read_on(&mut self, reader: &Reader, session: SessionId) -> Result<(), Fault> {
+        if !self.is_readable {
+            return Ok(());
+        }
+        let from = self.next;
+        let each = |(seq, record): (Seq, Record)| {
+            self.next = seq + 1;
+            self.waits.take(&record);
+            if let Some(run) = record.body.run() {
+                self.runs.entry(run).or_default().take(&record.body);
+            }
+            Ok::<(), Fault>(())
         };
-        (row, (parent > 0).then(|| RunId::from_bits(parent).into()))
+        if let Err(fault) = reader.records(session, from, each).await {
+            // What cannot be read cannot be told; it must not hide the other runs.
+            self.is_readable = reader.quarantined(session).await?.is_none();
+            return if self.is_readable { Err(fault) } else { Ok(()) };
+        }
+        Ok(())
     }
 
-    /// `1(2 3(4))`: a run, and in brackets what is below it.
-    fn drawn(nodes: &[Node]) -> String {
-        let one = |node: &Node| {
-            let below = drawn(&node.children);
-            let id = node.run.id.bits().to_string();
-            if below.is_empty() { id } else { format!("{id}({below})") }
-        };
-        nodes.iter().map(one).collect::<Vec<_>>().join(" ")
+    async fn waits(&self, run: &RunRow, vitals: Option<&Vitals>) -> Vec<Wait> {
+        match vitals {
+            Some(vitals) => vitals.waits(run.session, run.id, &self.waits).await,
+            None => self.waits.at_rest(run.id, SystemClock::default().at()),
+        }
     }
+}
 
-    #[track_caller]
-    fn check(root: Option<u128>, expect: &str) {
-        use RunState::{Ended, Queued, Running};
-        let runs = vec![
-            run(1, Ended, 0),
-            run(2, Running, 1),
-            run(3, Running, 0),
-            run(4, Ended, 3),
-            run(5, Queued, 4),
-            run(6, Running, 3),
-            run(8, Ended, 9),
-            run(9, Ended, 8),
-        ];
-        assert_eq!(drawn(&grow(runs, root.map(RunId::from_bits))), expect);
+/// Those first that stand below none of the others: the others are met below them.
+async fn roots_first(reader: &Reader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, Fault> {
+    let given: BTreeSet<RunId> = runs.iter().map(|row| row.id).collect();
+    let mut placed = Vec::with_capacity(runs.len());
+    for row in runs {
+        let stands_below = reader.above(&row).await?.iter().any(|above| given.contains(&above.id));
+        placed.push((stands_below, row));
     }
+    placed.sort_by_key(|(stands_below, row)| (*stands_below, row.id));
+    Ok(placed.into_iter().map(|(_, row)| row).collect())
+}
 
-    #[test]
-    fn a_tree_has_every_run_below_its_root() {
-        check(Some(1), "1(2)");
-        check(Some(3), "3(4(5) 6)");
-        check(Some(5), "5");
-        check(Some(7), "");
+/// The trees of nodes in the order in which they were met.
+fn assembled(mut placed: Vec<Placed>) -> Vec<Node> {
+    let mut roots = Vec::new();
+    while let Some((mut node, above)) = placed.pop() {
+        // Those below it came from the last to the first.
+        node.children.reverse();
+        match above.and_then(|above| placed.get_mut(above)) {
+            Some((above, _)) => above.children.push(node),
+            None => roots.push(node),
+        }
     }
-
-    #[test]
-    fn without_a_root_there_is_what_has_not_ended() {
-        check(None, "2 3(4(5) 6)");
-    }
-
-    #[test]
-    fn accounts_in_a_circle_are_no_endless_tree() {
-        check(Some(8), "8(9)");
-    }
+    roots.reverse();
+    roots
 }

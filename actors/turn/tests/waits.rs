@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{
-    model::{Access, Awaited, Body, CallEnd, ModelRef, NotAnswered, StopReason, WhyNot},
+    model::{
+        Access, Awaited, Body, CallEnd, Child, ChildEnded, ModelRef, NotAnswered, StopReason, Usage, WhyNot,
+    },
     port::Intent,
     turn::{Bounds, Waits},
 };
@@ -45,6 +47,7 @@ fn lines(waits: &[crate::model::Wait]) -> Vec<String> {
             Awaited::Permit { call, tool } => format!(" {tool} {}", call.n),
             Awaited::Order { call, tool, behind } => format!(" {tool} {} behind {}", call.n, behind.n),
             Awaited::Tool { call, tool, attempt } => format!(" {tool} {} {attempt}", call.n),
+            Awaited::Children { call, left } => format!(" {left} {}", call.n),
             Awaited::Person { call } => format!(" {}", call.n),
             Awaited::Limit { limit_ms, outcome } => format!(" {outcome} {}", limit_ms / 1_000),
         };
@@ -183,6 +186,71 @@ fn a_run_that_is_stopped_waits_for_its_calls() {
     let end = CallEnd::error(crate::model::CallStatus::Stopped, "stopped", None, "-");
     driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end });
     check(&driver, 1, &[], &[]);
+}
+
+/// Makes the last `call.started` one that has begun these subagents.
+fn delegates(driver: &mut Driver, runs: &[u128]) {
+    let child = |n: &u128| Child { session: SessionId::from_bits(*n), run: run(*n) };
+    let is_start = |record: &&mut Durable<Arc<Record>>| matches!(record.body, Body::CallStarted(_));
+    let record = driver.records.iter_mut().rfind(is_start).expect("a call was started");
+    let mut begun = Record::clone(&***record);
+    if let Body::CallStarted(started) = &mut begun.body {
+        started.children = runs.iter().map(child).collect();
+    }
+    *record = Durable::vouch(Arc::new(begun));
+}
+
+/// The end of a subagent is heard.
+fn heard(driver: &mut Driver, call: CallId, n: u128) {
+    let ended = ChildEnded {
+        call,
+        child: Child { session: SessionId::from_bits(n), run: run(n) },
+        ended: crate::model::Ended { outcome: crate::model::Outcome::Completed, cause: None },
+        told: "{}".into(),
+        iterations: 1,
+        usage: Usage::default(),
+    };
+    let (at, active_ms) = (driver.now.at, driver.now.active_ms);
+    let record = Record { at, active_ms, body: Body::ChildEnded(Box::new(ended)) };
+    driver.records.push(Durable::vouch(Arc::new(record)));
+}
+
+#[test]
+fn a_call_that_delegates_waits_for_its_subagents() {
+    let mut driver = asked(Limits::default());
+    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.pass(1_000);
+    driver.permit_all();
+    delegates(&mut driver, &[7, 8]);
+    driver.pass(1_000);
+    check(&driver, 1, &["children 2 1 4 -"], &["process 4 -", "children 2 1 4 -"]);
+    heard(&mut driver, tool(1, 1, 1), 8);
+    heard(&mut driver, tool(1, 1, 1), 8);
+    check(&driver, 1, &["children 1 1 4 -"], &["process 5 -", "children 1 1 4 -"]);
+    heard(&mut driver, tool(1, 1, 2), 7);
+    check(&driver, 1, &["children 1 1 4 -"], &["process 5 -", "children 1 1 4 -"]);
+    heard(&mut driver, tool(1, 1, 1), 7);
+    check(&driver, 1, &["tool tool 1 1 4 54"], &["process 5 -"]);
+}
+
+#[test]
+fn subagents_in_the_background_are_waited_for_when_nothing_else_is() {
+    let mut driver = asked(Limits::default());
+    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.permit_all();
+    delegates(&mut driver, &[7]);
+    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("begun") });
+    check(&driver, 1, &["lease 1 3 -"], &["process 3 -", "children 1 1 3 -"]);
+}
+
+#[test]
+fn a_run_that_is_stopped_waits_for_its_calls_first() {
+    let mut driver = asked(Limits::default());
+    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.permit_all();
+    delegates(&mut driver, &[7]);
+    driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    check(&driver, 1, &["stop 3 6"], &["process 3 -", "children 1 1 3 -"]);
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! Trees of runs as lines: nodes in, text out.
+
+use hermod_actors::model::{RunId, Timestamp};
+
+use super::spend::spend;
+use crate::{
+    cli::{progress::shown, runs, waits},
+    control::Node,
+};
+
+/// Characters of a task that are shown.
+const TASK: usize = 60;
+/// Characters of a subagent's id that are shown: enough to name it, see `Reader::find`.
+const ENDING: usize = 8;
+
+/// The trees, a line for each run.
+pub(super) fn lines(nodes: &[Node], now: Timestamp) -> Vec<String> {
+    if nodes.is_empty() {
+        return vec!["no run is unfinished".into()];
+    }
+    let mut drawn = Vec::new();
+    for root in nodes {
+        if let Some(parent) = &root.run.parent {
+            let call = parent.call;
+            let (n, call) = (parent.n + 1, format!("{}.{}", call.iteration, call.n));
+            drawn.push(format!("task {n} of call {call} of run {}", parent.call.run));
+        }
+        drawn.push(format!("{}  {}", root.run.id, told(root, now)));
+        below(root, now, "", &mut drawn);
+    }
+    drawn
+}
+
+/// What is below a node, behind `indent`.
+fn below(node: &Node, now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
+    for (n, child) in (1..).zip(&node.children) {
+        let (branch, next) = if n == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        drawn.push(format!("{indent}{branch}{}  {}", ending(child.run.id), told(child, now)));
+        below(child, now, &format!("{indent}{next}"), drawn);
+    }
+}
+
+/// `STATE, WHAT IT WAITS FOR  WHAT IT HAS SPENT  TASK`.
+fn told(node: &Node, now: Timestamp) -> String {
+    let (state, waits) = (runs::state(&node.run), waits::short(&node.waits, now));
+    let waits = waits.map_or_else(String::new, |waits| format!(", {waits}"));
+    let spent = spend(node.account.as_ref(), node.run.iterations);
+    format!("{state}{waits}  {spent}  \"{}\"", shown(&node.task, TASK))
+}
+
+/// The end of an id: siblings are begun at the same time, so that their ids begin alike.
+pub(crate) fn ending(run: RunId) -> String {
+    run.to_string().split_off(26 - ENDING)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{
+        Account, Amounts, Awaited, CallId, Ended, Outcome, Parent, RunRow, RunState, SessionId, Usage, Wait,
+    };
+
+    use super::*;
+
+    const ROOT: CallId = CallId { run: RunId::from_bits(1), iteration: 2, n: 1 };
+
+    fn node(n: u128, task: &str, what: Option<Awaited>, children: Vec<Node>) -> Node {
+        let id = RunId::from_bits(n);
+        let outcome = Ended { outcome: Outcome::Completed, cause: None };
+        let parent = Parent { session: SessionId::from_bits(1), call: ROOT, n: 0 };
+        let run = RunRow {
+            id,
+            session: SessionId::from_bits(n),
+            account: id.into(),
+            state: if what.is_some() { RunState::Running } else { RunState::Ended },
+            accepted_at: Timestamp(0),
+            started_at: None,
+            ended_at: None,
+            ended: what.is_none().then_some(outcome),
+            iterations: 2,
+            usage: Usage::default(),
+            parent: (n > 1).then_some(parent),
+            leg: 1,
+            first: 1,
+            last: 1,
+        };
+        let wait = what.map(|what| Wait { what, since: Timestamp(1_000), until: None });
+        Node { run, task: task.into(), account: None, waits: wait.into_iter().collect(), children }
+    }
+
+    fn tree() -> Node {
+        let asks = Awaited::Model { model: "p/m".parse().expect("a model"), attempt: 2 };
+        let tool = Awaited::Tool { call: CallId { n: 1, ..ROOT }, tool: "shell".into(), attempt: 1 };
+        let mut deep = node(3, "count the words", Some(asks), vec![]);
+        let limits = Amounts { iterations: Some(50), tokens: Some(50_000), ..Amounts::default() };
+        let spent = Amounts { iterations: Some(7), tokens: Some(12_000), ..Amounts::default() };
+        let reserved = Amounts { tokens: Some(3_000), ..Amounts::default() };
+        deep.account = Some(Account { parent: None, limits, spent, reserved, apart: false });
+        let first = node(2, "read\nall", Some(Awaited::Children { call: ROOT, left: 1 }), vec![deep]);
+        let third = node(5, "look", Some(tool), vec![]);
+        let task = "x".repeat(70);
+        let children = vec![first, node(4, "say hello", None, vec![]), third];
+        node(1, &task, Some(Awaited::Children { call: ROOT, left: 2 }), children)
+    }
+
+    #[track_caller]
+    fn check(nodes: &[Node], expect: &[&str]) {
+        assert_eq!(lines(nodes, Timestamp(66_000)), expect);
+    }
+
+    #[test]
+    fn a_tree_is_drawn_with_its_branches() {
+        let root = format!(
+            "00000000000000000000000001  running, waits for 2 subagents 1m05s  iterations 2  \"{}…\"",
+            "x".repeat(60)
+        );
+        check(
+            &[tree()],
+            &[
+                &root,
+                "├─ 00000002  running, waits for 1 subagent 1m05s  iterations 2  \"read all\"",
+                "│  └─ 00000003  running, asks p/m, attempt 2, 1m05s  iterations 7/50  tokens 12k+3k/50k  \"count the words\"",
+                "├─ 00000004  completed  iterations 2  \"say hello\"",
+                "└─ 00000005  running, runs shell 1m05s  iterations 2  \"look\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_subagent_says_whose_it_is() {
+        check(
+            &[node(4, "say hello", None, vec![]), node(1, "t", None, vec![])],
+            &[
+                "task 1 of call 2.1 of run 00000000000000000000000001",
+                "00000000000000000000000004  completed  iterations 2  \"say hello\"",
+                "00000000000000000000000001  completed  iterations 2  \"t\"",
+            ],
+        );
+        check(&[], &["no run is unfinished"]);
+    }
+}

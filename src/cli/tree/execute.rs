@@ -1,0 +1,59 @@
+use clap::Args;
+use hermod_actors::port::Clock;
+use serde_json::Value;
+
+use super::{draw, follow};
+use crate::{
+    cli::{
+        exit::{Exit, Failure},
+        inquiry::{Inquiry, other_answer},
+        output::{print, print_json},
+        report,
+        terminal::{cut, stdout_columns},
+    },
+    clock::SystemClock,
+    control::{Answer, Node, Request},
+    environment::Variables,
+};
+
+/// Show a run and its subagents: what each does, what it waits for, and what it has spent of its limits
+///
+/// A line has the end of a run's id, by which other commands take it too, its state, what it does or waits for and since
+/// when, what it has spent, `+` what calls under way have reserved, `/` the limit, and its task.
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    /// A run's id, or `last` [default: all runs that have not ended]
+    pub(super) run: Option<String>,
+    /// Show what changes, until the run has ended; on a terminal in place, else each time anew
+    #[arg(long)]
+    pub(super) follow: bool,
+    /// Print a JSON array; with --follow one a line, whenever something has changed
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Draws it, once or until it has ended.
+pub(crate) async fn execute(
+    args: TreeArgs,
+    inquiry: &Inquiry,
+    variables: &Variables,
+) -> Result<Exit, Failure> {
+    if args.follow {
+        return follow::follow(args, inquiry, variables).await;
+    }
+    let Answer::Tree(nodes) = inquiry.ask(&Request::Tree { run: args.run }).await? else {
+        return Err(other_answer().into());
+    };
+    if args.json {
+        print_json(&json(&nodes))?;
+    } else {
+        let lines = draw::lines(&nodes, SystemClock::default().at());
+        let columns = stdout_columns().unwrap_or(usize::MAX);
+        print(&lines.iter().map(|line| cut(line, columns) + "\n").collect::<String>())?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(super) fn json(nodes: &[Node]) -> Value {
+    nodes.iter().map(report::node).collect()
+}

@@ -1,0 +1,9 @@
+//! `hermod tree`: runs, and the subagents below them.
+
+mod board;
+mod draw;
+mod execute;
+mod follow;
+mod spend;
+
+pub(crate) use execute::{TreeArgs, execute};

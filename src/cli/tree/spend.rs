@@ -1,0 +1,103 @@
+//! What a run has spent of what it may: an account in, text out.
+
+use hermod_actors::model::{Account, Dimension};
+
+use crate::cli::progress::dollars;
+
+/// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: what is spent, what calls under way have reserved, and the
+/// limit. Nothing of a dimension that has neither a spend nor a limit, but for the iterations.
+pub(super) fn spend(account: Option<&Account>, iterations: u32) -> String {
+    let account = account.copied();
+    let told = Dimension::ALL.map(|dimension| account.and_then(|account| of(&account, dimension)));
+    let [own, rest @ ..] = told;
+    let own = own.unwrap_or_else(|| format!("iterations {iterations}"));
+    std::iter::once(own).chain(rest.into_iter().flatten()).collect::<Vec<_>>().join("  ")
+}
+
+fn of(account: &Account, dimension: Dimension) -> Option<String> {
+    let show = |amount| match dimension {
+        Dimension::Usd => dollars(amount),
+        Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
+            count(amount)
+        }
+    };
+    let amount = |of: Option<u64>| of.unwrap_or(0);
+    let (spent, reserved) = (amount(account.spent.get(dimension)), amount(account.reserved.get(dimension)));
+    let limit = account.limits.get(dimension);
+    if limit.is_none() && spent == 0 && reserved == 0 {
+        return None;
+    }
+    let used = match (dimension, reserved) {
+        // Those that live are what is reserved.
+        (Dimension::Children, _) => show(spent.saturating_add(reserved)),
+        (_, 0) => show(spent),
+        (_, reserved) => format!("{}+{}", show(spent), show(reserved)),
+    };
+    let limit = limit.map_or_else(String::new, |limit| format!("/{}", show(limit)));
+    Some(format!("{} {used}{limit}", dimension.name()))
+}
+
+/// A count to about two digits, rounded down: `950`, `1.2k`, `12k`, `3.4M`.
+fn count(amount: u64) -> String {
+    for (unit, name) in [(1_000_000_000, 'G'), (1_000_000, 'M'), (1_000, 'k')] {
+        let (whole, tenth) = (amount / unit, amount % unit / (unit / 10));
+        match (whole, tenth) {
+            (0, _) => {}
+            (1..10, 1..) => return format!("{whole}.{tenth}{name}"),
+            _ => return format!("{whole}{name}"),
+        }
+    }
+    amount.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::Amounts;
+
+    use super::*;
+
+    #[test]
+    fn a_count_is_short() {
+        let check = |amount, expect: &str| assert_eq!(count(amount), expect);
+        check(0, "0");
+        check(999, "999");
+        check(1_000, "1k");
+        check(1_099, "1k");
+        check(1_299, "1.2k");
+        check(12_999, "12k");
+        check(999_999, "999k");
+        check(3_400_000, "3.4M");
+        check(u64::MAX, "18446744073G");
+    }
+
+    #[test]
+    fn what_is_limited_or_spent_is_told() {
+        let amounts = |iterations, tokens, usd, children| Amounts {
+            iterations,
+            tokens,
+            usd,
+            tool_calls: None,
+            children,
+        };
+        let check = |limits, spent, reserved, expect: &str| {
+            let account = Account { parent: None, limits, spent, reserved, apart: false };
+            assert_eq!(spend(Some(&account), 9), expect);
+        };
+        let none = Amounts::default();
+        check(none, none, none, "iterations 9");
+        check(none, amounts(Some(7), None, None, None), none, "iterations 7");
+        let limits = amounts(Some(50), Some(50_000), Some(1_000_000_000), Some(8));
+        check(limits, none, none, "iterations 0/50  tokens 0/50k  usd $0.00/$1.00  children 0/8");
+        let spent = amounts(Some(7), Some(12_000), Some(120_000_000), Some(0));
+        let reserved = amounts(Some(1), Some(3_400), None, Some(2));
+        let expect = "iterations 7+1/50  tokens 12k+3.4k/50k  usd $0.12/$1.00  children 2/8";
+        check(limits, spent, reserved, expect);
+        check(
+            amounts(None, Some(50_000), None, None),
+            spent,
+            none,
+            "iterations 7  tokens 12k/50k  usd $0.12",
+        );
+        assert_eq!(spend(None, 9), "iterations 9");
+    }
+}

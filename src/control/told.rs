@@ -1,0 +1,58 @@
+//! What the records of a run tell of it. Pure.
+
+use hermod_actors::model::{Body, RunId, Usage};
+
+/// Characters of a task that are kept.
+const TASK: usize = 200;
+
+/// See the module. Take all records of the run, from the first on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Told {
+    /// The beginning of its task.
+    pub(super) task: String,
+    /// The iterations that have their answer.
+    pub(super) iterations: u32,
+    /// What its model calls have used.
+    pub(super) usage: Usage,
+    /// The subagents that it has begun, ended ones too.
+    pub(super) children: Vec<RunId>,
+}
+
+impl Told {
+    /// Takes the next record.
+    pub(super) fn take(&mut self, body: &Body) {
+        match body {
+            Body::RunAccepted(accepted) => self.task = accepted.input.chars().take(TASK).collect(),
+            Body::ModelAnswered(answered) => {
+                self.iterations += 1;
+                self.usage.add(&answered.usage.unwrap_or_default());
+            }
+            Body::LateSettled(late) => self.usage.add(&late.usage),
+            Body::CallStarted(started) => {
+                for child in &*started.children {
+                    // A call that is started again has the same.
+                    if !self.children.contains(&child.run) {
+                        self.children.push(child.run);
+                    }
+                }
+            }
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ModelStarted(_)
+            | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
+            | Body::CallAdmitted(_)
+            | Body::CallEnded(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalAnswered(_)
+            | Body::ChildEnded(_) => {}
+        }
+    }
+}

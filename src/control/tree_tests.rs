@@ -1,0 +1,239 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use futures::{executor::block_on, future::BoxFuture};
+use hermod_actors::{
+    model::{
+        Amounts, Body, CallId, CallStarted, Child, Ended, Incarnation, Limits, NewAccount, Outcome, Parent,
+        Past, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId, Timestamp, Usage,
+    },
+    port::{Append, Index, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    testkit::MemoryJournal,
+};
+
+use super::{protocol::Node, reader::Reader, tree::Forest};
+
+/// A journal that notes which records it is asked for.
+#[derive(Debug)]
+struct Noted {
+    inner: MemoryJournal,
+    asked: Mutex<Vec<(u128, Seq)>>,
+}
+
+impl Journal for Noted {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        self.inner.commit(batch)
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        if let Read::Records { session, from, .. } = what {
+            self.asked.lock().unwrap().push((session.bits(), from));
+        }
+        self.inner.read(what)
+    }
+}
+
+/// A store of runs, each in the session of its number, and the forest of one client.
+struct Bench {
+    journal: Arc<Noted>,
+    fences: BTreeMap<u128, (Incarnation, Seq)>,
+    forest: Forest,
+}
+
+fn accepted(n: u128) -> Body {
+    let spec = RunSpec {
+        chain: Vec::new(),
+        traits: Vec::new(),
+        thinking: None,
+        workspace: "/w".into(),
+        task: "t".into(),
+        tools: Vec::new(),
+        schema_bytes: 0,
+        limits: Limits::default(),
+        system: None,
+        in_doubt: hermod_actors::model::Doubt::default(),
+        delegation: None,
+        script: None,
+    };
+    Body::RunAccepted(Box::new(RunAccepted {
+        run: RunId::from_bits(n),
+        input: format!("task {n}").as_str().into(),
+        images: Arc::from([]),
+        history: Arc::new(Past::default()),
+        spec: spec.into(),
+        parent: None,
+    }))
+}
+
+/// A call of run `n` has begun these.
+fn delegated(n: u128, children: &[u128]) -> Body {
+    let child = |n: &u128| Child { session: SessionId::from_bits(*n), run: RunId::from_bits(*n) };
+    Body::CallStarted(CallStarted {
+        call: CallId { run: RunId::from_bits(n), iteration: 1, n: 1 },
+        attempt: 1,
+        incarnation: Incarnation::default(),
+        boot: "b".into(),
+        children: children.iter().map(child).collect(),
+    })
+}
+
+fn row(n: u128, state: RunState, parent: u128) -> RunRow {
+    let call = CallId { run: RunId::from_bits(parent), iteration: 1, n: 1 };
+    RunRow {
+        id: RunId::from_bits(n),
+        session: SessionId::from_bits(n),
+        account: RunId::from_bits(n).into(),
+        state,
+        accepted_at: Timestamp(0),
+        started_at: None,
+        ended_at: None,
+        ended: (state == RunState::Ended).then_some(Ended { outcome: Outcome::Completed, cause: None }),
+        iterations: 0,
+        usage: Usage::default(),
+        parent: (parent > 0).then_some(Parent { session: SessionId::from_bits(parent), call, n: 0 }),
+        leg: 1,
+        first: 1,
+        last: 1,
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let journal = Noted { inner: MemoryJournal::new(), asked: Mutex::default() };
+        Self { journal: Arc::new(journal), fences: BTreeMap::new(), forest: Forest::default() }
+    }
+
+    fn commit(&self, write: Write) -> Written {
+        block_on(self.journal.commit(vec![write])).unwrap().pop().unwrap()
+    }
+
+    fn append(&mut self, n: u128, bodies: Vec<Body>, change: impl FnOnce(&mut Append)) {
+        let session = SessionId::from_bits(n);
+        if !self.fences.contains_key(&n) {
+            let Written::Opened(opened) = self.commit(Write::Open(session)) else { panic!("not opened") };
+            self.fences.insert(n, (opened.incarnation, opened.last));
+        }
+        let (fence, last) = self.fences[&n];
+        let record = |body| Arc::new(Record { at: Timestamp(0), active_ms: 0, body });
+        let mut append = Append::new(session, fence, last + 1, bodies.into_iter().map(record).collect());
+        change(&mut append);
+        let last = last + append.records.len() as u64;
+        let written = self.commit(Write::Append(Box::new(append)));
+        assert!(matches!(written, Written::Appended(_)), "{written:?}");
+        self.fences.insert(n, (fence, last));
+    }
+
+    /// A run below that of `parent`, 0 for none, which has begun these.
+    fn run(&mut self, n: u128, state: RunState, (parent, children): (u128, &[u128])) {
+        let mut bodies = vec![accepted(n)];
+        if !children.is_empty() {
+            bodies.push(delegated(n, children));
+        }
+        self.append(n, bodies, |append| {
+            append.index = vec![Index::Run(Box::new(row(n, state, parent)))];
+            let limits = Amounts { tokens: Some(100), ..Amounts::default() };
+            append.ledger.open =
+                vec![NewAccount { id: RunId::from_bits(n).into(), parent: None, limits, apart: false }];
+        });
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.journal) as Arc<dyn Journal>)
+    }
+
+    fn grow(&mut self, root: Option<u128>) -> Vec<Node> {
+        let what = root.map_or(Read::OpenRuns, |root| Read::Run(RunId::from_bits(root)));
+        let reader = self.reader();
+        let rows = block_on(reader.runs(what)).unwrap();
+        block_on(self.forest.grow((&reader, None), rows)).unwrap()
+    }
+
+    #[track_caller]
+    fn check(&mut self, root: Option<u128>, expect: &str) {
+        assert_eq!(drawn(&self.grow(root)), expect);
+    }
+}
+
+/// `1(2 3(4))`: a run, and in brackets what is below it.
+fn drawn(nodes: &[Node]) -> String {
+    let one = |node: &Node| {
+        let below = drawn(&node.children);
+        let id = node.run.id.bits().to_string();
+        if below.is_empty() { id } else { format!("{id}({below})") }
+    };
+    nodes.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// Below 3, whose first subagent is the younger 6, and below the ended 4 there is an open one.
+fn family() -> Bench {
+    use RunState::{Ended, Queued, Running};
+    let mut bench = Bench::new();
+    bench.run(1, Ended, (0, &[2]));
+    bench.run(2, Running, (1, &[]));
+    bench.run(3, Running, (0, &[6, 4]));
+    bench.run(4, Ended, (3, &[5]));
+    bench.run(5, Queued, (4, &[]));
+    bench.run(6, Running, (3, &[]));
+    bench.run(8, Ended, (9, &[9]));
+    bench.run(9, Ended, (8, &[8]));
+    bench
+}
+
+#[test]
+fn a_tree_has_every_run_below_its_root() {
+    let mut bench = family();
+    bench.check(Some(1), "1(2)");
+    bench.check(Some(3), "3(6 4(5))");
+    bench.check(Some(5), "5");
+    bench.check(Some(7), "");
+    bench.check(Some(8), "8(9)");
+    let nodes = bench.grow(Some(5));
+    assert_eq!((nodes[0].task.as_str(), nodes[0].account.unwrap().limits.tokens), ("task 5", Some(100)));
+}
+
+#[test]
+fn without_a_root_there_is_what_has_not_ended() {
+    family().check(None, "2 3(6 4(5))");
+}
+
+#[test]
+fn the_root_of_a_tree_is_found_from_below() {
+    let bench = family();
+    let check = |n: u128, expect: u128| {
+        let root = block_on(bench.reader().root(&RunId::from_bits(n).to_string())).unwrap();
+        assert_eq!(root.id.bits(), expect);
+    };
+    check(5, 3);
+    check(6, 3);
+    check(2, 1);
+    check(3, 3);
+    // In a circle there is none: whichever, it is found.
+    check(8, 9);
+}
+
+#[test]
+fn a_run_is_named_by_the_end_of_its_id() {
+    let bench = family();
+    let found = |id: &str| block_on(bench.reader().run(id)).map(|row| row.id.bits());
+    assert_eq!(found("00000005"), Ok(5));
+    assert!(found("0000000Z").unwrap_err().text.contains("no run or session `0000000Z`"));
+    assert!(found("00005").unwrap_err().text.contains("no run or session"), "too short");
+    let mut bench = bench;
+    bench.run(5 + (1 << 50), RunState::Running, (0, &[]));
+    let fault = block_on(bench.reader().run("00000005")).unwrap_err();
+    assert!(fault.text.contains("the ids of 2 runs end with `00000005`"), "{fault}");
+}
+
+#[test]
+fn who_asks_again_pays_for_what_is_new() {
+    let mut bench = family();
+    bench.check(Some(3), "3(6 4(5))");
+    bench.journal.asked.lock().unwrap().clear();
+    bench.append(6, vec![delegated(6, &[7])], |_| {});
+    bench.run(7, RunState::Running, (6, &[]));
+    bench.check(Some(3), "3(6(7) 4(5))");
+    // Of the ended 4 nothing is read, of the others what is behind what was read.
+    assert_eq!(*bench.journal.asked.lock().unwrap(), [(3, 3), (6, 2), (7, 1), (5, 2)]);
+}
