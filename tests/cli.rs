@@ -287,6 +287,17 @@ fn every_outcome_is_told_by_its_code() {
 }
 
 #[test]
+fn a_budget_that_is_used_up_leaves_what_was_done() {
+    let world = World::new();
+    let steps = json!([{ "call": [{ "tool": "list_files", "arguments": {} }] }, { "say": "half of it" }]);
+    let output = world.run(&["run", &world.script(&steps), "--budget", "iterations=1", "--json", "hi"]);
+    let result = object(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!((output.status.code(), &result["outcome"]), (Some(3), &json!("budget_exhausted")), "{result}");
+    let told = ["answer", "partial", "answer_source", "iterations"].map(|field| &result[field]);
+    assert_eq!(told, [&Value::Null, &json!("half of it"), &json!("partial"), &json!(1)], "{result}");
+}
+
+#[test]
 fn the_store_is_held_by_one_process_and_says_by_whom() {
     let world = World::new();
     let running = world.started(&[]);

@@ -34,6 +34,11 @@ impl Dimension {
             Self::Children => "children",
         }
     }
+
+    /// An amount of it as people write it: money in dollars.
+    pub fn shown(self, amount: u64) -> impl fmt::Display {
+        Shown(self, amount)
+    }
 }
 
 /// An amount of each dimension; absent means none (in a spend) or unlimited (in a limit: see [`Account::limits`]).
@@ -197,7 +202,7 @@ pub struct NoAllowance {
 impl fmt::Display for NoAllowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { account, dimension, limit, spent, reserved } = self;
-        let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| Shown(*dimension, *amount));
+        let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| dimension.shown(*amount));
         write!(
             f,
             "{} limit of {limit} reached: {spent} spent, {reserved} reserved, account {account}",

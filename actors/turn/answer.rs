@@ -30,6 +30,11 @@ impl Draft {
         if *wanted != attempt {
             return;
         }
+        if let Some(refusal) = limits::no_room_for_grace(run, &self.turn, model) {
+            self.exhaust(refusal);
+            // The lease may serve the grace call.
+            return self.ask(call, attempt, model);
+        }
         let estimate = limits::estimate(run, &self.turn, (attempt, model));
         let started = ModelStarted {
             call,
@@ -55,6 +60,9 @@ impl Draft {
         let (call, attempt) = (started.call, started.attempt);
         if !self.is_asked(call, attempt) {
             return self.late(started, answer);
+        }
+        if self.is_in_grace() {
+            return self.last_word(started, answer);
         }
         let Some(Verdict { flaw, fallback, ended }) = self.run().map(|run| run.judge(answer, plans)) else {
             return;

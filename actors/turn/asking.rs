@@ -14,6 +14,8 @@ pub(super) struct Asking {
     pub(super) attempt: Attempt,
     /// Whether an earlier call has shown this very view: its answer was discarded.
     pub(super) is_repeated: bool,
+    /// What its requests say of a budget that is nearly used up.
+    pub(super) warning: Option<Arc<str>>,
     /// When the first attempt started, on the session's active clock, moved on by what was waited for known resets.
     pub(super) since: Option<u64>,
     /// What was waited for known resets, in milliseconds.
@@ -61,6 +63,7 @@ impl Asking {
         Self {
             attempt: 1,
             is_repeated: false,
+            warning: None,
             since: None,
             waited_ms: 0,
             from,

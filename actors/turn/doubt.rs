@@ -32,11 +32,11 @@ impl Draft {
             return;
         }
         let (since, is_once) = (*since, call.is_once());
-        let stopping = self.run().is_some_and(|run| run.stopping.is_some());
+        let closing = self.run().and_then(Run::why_closing);
         if is_once && !planted(Mutation::RepeatInDoubt) {
             self.doubt(id, attempt, since);
-        } else if stopping {
-            let end = CallEnd::error(CallStatus::Stopped, "the run was stopped", None, "nothing to do");
+        } else if let Some(why) = closing {
+            let end = CallEnd::error(CallStatus::Stopped, why, None, "nothing to do");
             self.end_call(id, attempt, end);
         } else if self.lost(id) + 1 >= ATTEMPTS {
             let hint = "the tool fails inside; try another way";
@@ -49,7 +49,7 @@ impl Draft {
 
     /// A repeatable call whose process has died is started again, as often as that happens: it says nothing of the tool.
     pub(super) fn interrupted(&mut self, call: CallId, attempt: Attempt) {
-        match self.run().is_some_and(|run| run.stopping.is_some()) {
+        match self.run().is_some_and(|run| run.why_closing().is_some()) {
             true => self.tool_lost(call, attempt),
             false => self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::Interrupted })),
         }
@@ -64,8 +64,8 @@ impl Draft {
             return;
         }
         self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
-        if self.run().is_some_and(|run| run.stopping.is_some()) {
-            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, "the run was stopped");
+        if let Some(why) = self.run().and_then(Run::why_closing) {
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, why);
             return self.end_call(id, 0, end);
         }
         self.skip_for_messages();
@@ -75,7 +75,7 @@ impl Draft {
     fn doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
         let Some(run) = self.run() else { return };
         let policy = run.spec.in_doubt;
-        let then = if run.stopping.is_some() { WhenInDoubt::Tell } else { policy.then };
+        let then = if run.why_closing().is_some() { WhenInDoubt::Tell } else { policy.then };
         match then {
             WhenInDoubt::Retry if self.lost(call) + 1 < ATTEMPTS => {
                 self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::InDoubt }));

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, CallEnd, CallEnded, CallId, CallStarted, CallStatus, Cause, Ended, Failure, FailureClass,
-        Incarnation, Ledger, ModelFailed, NoAllowance, Now, Outcome, Record, RunAccepted, RunEnded, RunId,
-        RunRow, RunStopping, SessionOpened, StopReason, Usage,
+        Incarnation, Ledger, ModelFailed, Now, Outcome, Record, RunAccepted, RunEnded, RunId, RunRow,
+        RunStopping, SessionOpened, StopReason, Usage,
     },
     mutation::{Mutation, planted},
     policy::Candidate,
     port::Index,
     turn::{
         Effect, Input, Outlook, Turn, Want,
+        grace::Refused,
         run::{Call, CallState, Phase, Run, Step},
     },
 };
@@ -40,7 +41,7 @@ pub(crate) struct Draft {
     pub(super) now: Now,
     pub(super) decision: Decision,
     /// What did not fit when this was decided before.
-    refused: Option<NoAllowance>,
+    refused: Option<Refused>,
     /// The row of the run whose terminal record is being written, as it was before.
     pub(super) before_end: Option<RunRow>,
 }
@@ -101,7 +102,10 @@ impl Draft {
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Woke => self.check_time(),
-            Input::Refused(refusal) => self.refused = Some(refusal.clone()),
+            Input::Refused(refusal) => {
+                let run = self.run().map(|run| run.id);
+                self.refused = Some(Refused { refusal: refusal.clone(), run });
+            }
         }
     }
 
@@ -135,8 +139,8 @@ impl Draft {
 
     /// All that was decided.
     pub(crate) fn finish(mut self) -> Decision {
-        if let Some(refusal) = self.refused.clone() {
-            self.end_for_want_of(refusal);
+        if let Some(refused) = self.refused.take() {
+            self.end_for_want_of(&refused);
         }
         self.decision.fence = self.turn.incarnation;
         self.decision
@@ -335,15 +339,6 @@ impl Draft {
             let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.made(), run.usage);
             self.push(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
             self.follow_up(&spec, &ended);
-        }
-    }
-
-    /// What does not fit the budget does not happen: the run ends, with every result that there is.
-    fn end_for_want_of(&mut self, refusal: NoAllowance) {
-        let due = self.turn.due(self.now);
-        let wants = due.iter().any(|effect| matches!(effect, Effect::Seek { .. }));
-        if wants && self.run().is_some_and(|run| refusal.account == run.id.into()) {
-            self.wind_down(Ended::because(Outcome::BudgetExhausted, Cause::Limit { refusal }));
         }
     }
 }

@@ -37,6 +37,9 @@ impl Draft {
         if !self.is_asked(call, attempt) {
             return;
         }
+        if self.is_in_grace() {
+            return self.last_word_failed((call, attempt), failure);
+        }
         let Some((asking, spec)) = self.asking() else { return };
         let Some(model) = asking.started().map(|started| started.model.clone()) else { return };
         let others = self.others(&model);
@@ -96,6 +99,9 @@ impl Draft {
         let Some((asking, spec)) = self.asking() else { return };
         if asking.attempt != attempt || matches!(asking.state, Asked::Started(_)) {
             return;
+        }
+        if run.is_in_grace() {
+            return self.end_exhausted();
         }
         let unpriced = self.unpriced();
         let nobody = self.turn.candidates().is_none_or(|links| links.is_empty());

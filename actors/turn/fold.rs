@@ -15,6 +15,7 @@ use crate::{
         asking::{Asked, Asking, Patience, Pause},
         history::CallResult,
         ladder::Ladder,
+        rows::ONE_CALL,
         run::{Acting, Call, CallState, Doubtful, Phase, Queued, Run, Step},
         steer::fenced,
     },
@@ -67,6 +68,11 @@ impl Turn {
                 self.call_ended(ended);
             }
             Body::CallLost(lost) => {
+                if let Phase::Running(run) = &mut self.phase
+                    && lost.why == WhyAgain::NeverBegun
+                {
+                    run.spent.reduce(&ONE_CALL);
+                }
                 if let Some(call) = self.call(lost.call) {
                     call.state = CallState::Admitted(lost.attempt + 1);
                     call.begun |= lost.why != WhyAgain::NeverBegun;
@@ -77,7 +83,8 @@ impl Turn {
             Body::ApprovalRequested(request) => self.doubted(request, now),
             // What follows from it is a record too.
             Body::ApprovalAnswered(_) => {}
-            Body::RunExhausted(_) | Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
+            Body::RunExhausted(exhausted) => self.exhausted(exhausted, now),
+            Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
@@ -102,7 +109,7 @@ impl Turn {
             self.history.note(&fenced(&message));
         }
         self.show_note();
-        self.phase = Phase::Running(Box::new(Run {
+        let mut run = Run {
             id: queued.accepted.run,
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
@@ -114,9 +121,12 @@ impl Turn {
             spent: Amounts::default(),
             caps: Vec::new(),
             ladder: Ladder::default(),
+            exhausted: None,
             stopping: None,
             step: Step::Asking(Asking::first(0)),
-        }));
+        };
+        run.step = Step::Asking(run.next_call());
+        self.phase = Phase::Running(Box::new(run));
     }
 
     fn ended(&mut self, ended: &RunEnded, now: Now) {
@@ -131,6 +141,9 @@ impl Turn {
         match &current.step {
             Step::Said(message) if ended.ended.outcome == crate::model::Outcome::Completed => {
                 self.history.answer(message);
+            }
+            Step::Said(message) if current.exhausted.is_some() => {
+                self.history.close_behind(&message.text, &ended.ended);
             }
             Step::Said(_) | Step::Asking(_) | Step::Acting(_) => self.history.close(&ended.ended),
         }
@@ -150,10 +163,10 @@ impl Turn {
         run.spent.add(&spent.unwrap_or_default());
         let Some(answer) = run.ladder.take(answered) else {
             run.iteration += 1;
-            run.step = Step::Asking(Asking { is_repeated: true, ..Asking::first(run.ladder.link()) });
+            run.step = Step::Asking(Asking { is_repeated: true, ..run.next_call() });
             return;
         };
-        if answer.calls.is_empty() {
+        if answer.calls.is_empty() || run.exhausted.is_some() {
             run.step = Step::Said(answer);
             return;
         }
@@ -234,6 +247,9 @@ impl Turn {
     }
 
     fn started(&mut self, started: &CallStarted, now: Now) {
+        if let Phase::Running(run) = &mut self.phase {
+            run.spent.add(&ONE_CALL);
+        }
         if let Some(call) = self.call(started.call) {
             call.state = CallState::Started(Arc::new(started.clone()), now.at);
         }
@@ -267,7 +283,7 @@ impl Turn {
         run.ladder.acted(&acting.answer.text, results.iter().map(|result| &*result.tool));
         self.history.step(named(&acting.answer, &results), results);
         run.iteration += 1;
-        run.step = Step::Asking(Asking::first(run.ladder.link()));
+        run.step = Step::Asking(run.next_call());
         let id = run.id;
         self.show_messages(id);
     }

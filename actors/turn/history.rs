@@ -145,6 +145,15 @@ impl History {
         self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
     }
 
+    /// Ends the round with what was said last, and behind it how it ended.
+    pub(crate) fn close_behind(&mut self, text: &str, ended: &Ended) {
+        if text.trim().is_empty() {
+            return self.close(ended);
+        }
+        let text = format!("{text}\n\n[This run ended before its task was done: {ended}.]");
+        self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+    }
+
     fn end(&mut self, end: End) {
         let (End::Answer(message) | End::Closed(message)) = &end;
         self.count_answer(&Arc::clone(message));

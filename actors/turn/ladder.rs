@@ -263,7 +263,8 @@ impl Ladder {
         }
     }
 
-    fn postscript(&self) -> Option<Postscript> {
+    /// What the next request says of them.
+    pub(super) fn postscript(&self) -> Option<Postscript> {
         let prompt: Arc<str> = match self.prompt.as_ref()? {
             Prompt::Nudge => NUDGE.into(),
             Prompt::Continue => CONTINUE.into(),
@@ -280,9 +281,10 @@ impl Ladder {
 impl Turn {
     /// What the request of the call that is wanted or under way says behind the view; `None` if there is nothing to say.
     pub(crate) fn postscript(&self) -> Option<Postscript> {
-        match &self.phase {
-            Phase::Running(run) if matches!(run.step, Step::Asking(_)) => run.ladder.postscript(),
-            Phase::Running(_) | Phase::Idle => None,
+        let Phase::Running(run) = &self.phase else { return None };
+        match &run.step {
+            Step::Asking(asking) => run.postscript(asking),
+            Step::Acting(_) | Step::Said(_) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a call is taken to cost before it is made.
 
 use crate::{
-    model::{Amounts, Attempt, Dimension, ModelRef, Price},
+    model::{Amounts, Attempt, Dimension, ModelRef, NoAllowance, Price},
     turn::{Turn, run::Run},
 };
 
@@ -13,6 +13,12 @@ const LEAST_OUTPUT: u64 = 256;
 
 /// After an answer that was cut off twice the output is asked for, up to this.
 const MOST_OUTPUT: u64 = 32_768;
+
+/// The grace call asks for no more output than this.
+const GRACE_OUTPUT: u64 = 4_096;
+
+/// What is left free of output for the grace call while the model works.
+const GRACE_ROOM: u64 = 1_024;
 
 /// What one attempt of a model call asks for, and reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,19 +32,59 @@ pub(super) struct Estimate {
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
 /// what is left, and to what the model can write.
 pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
-    let likely = read(run, turn);
-    let input = likely.saturating_add(likely / 4);
+    let (likely, input) = (read(run, turn), input(run, turn));
     let wanted = wanted_output(run, model);
     let price = run.spec.traits_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
     let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
+    let room = before_grace(run, turn, price).map(|(_, room)| room).fold(room, u64::min);
     let max_tokens = if room >= LEAST_OUTPUT { room } else { wanted };
-    let iterations = (attempt == 1).then_some(1);
+    let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
     let usd = money(run, known, (input, max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
+}
+
+/// What the run's own limits leave no room for, if the grace call is to fit behind another call of it: that call is not
+/// made. A run that has no answer yet is asked for one as long as there is anything left.
+pub(super) fn no_room_for_grace(run: &Run, turn: &Turn, model: &ModelRef) -> Option<NoAllowance> {
+    let least = wanted_output(run, model).min(LEAST_OUTPUT);
+    let price = run.spec.traits_of(model).price;
+    let (dimension, _) = before_grace(run, turn, price).find(|(_, room)| *room < least)?;
+    Some(NoAllowance {
+        account: run.id.into(),
+        dimension,
+        limit: run.limit(dimension)?,
+        spent: run.spent.get(dimension).unwrap_or(0),
+        reserved: 0,
+    })
+}
+
+/// The output for which a call may ask, by each limit, so that the grace call fits behind it: that reads the same view, and
+/// the call's whole output.
+fn before_grace(
+    run: &Run,
+    turn: &Turn,
+    price: Option<Price>,
+) -> impl Iterator<Item = (Dimension, u64)> + use<> {
+    let works = run.has_answered() && !run.is_in_grace();
+    let twice = input(run, turn).saturating_mul(2);
+    let tokens =
+        run.left(Dimension::Tokens).map(|left| left.saturating_sub(twice.saturating_add(GRACE_ROOM)) / 2);
+    let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| {
+        let left = left.saturating_sub(price.at_most(twice, GRACE_ROOM));
+        left.checked_div(price.at_most(1, 1)).unwrap_or(u64::MAX)
+    });
+    let rooms = [(Dimension::Tokens, tokens), (Dimension::Usd, paid)];
+    rooms.into_iter().filter_map(move |(dimension, room)| Some((dimension, room?)).filter(|_| works))
+}
+
+/// The tokens that are reserved for what a request reads: a quarter more than is likely.
+fn input(run: &Run, turn: &Turn) -> u64 {
+    let likely = read(run, turn);
+    likely.saturating_add(likely / 4)
 }
 
 /// The tokens that a request reads, as far as its bytes tell: the head with the tools, and the view.
@@ -74,6 +120,7 @@ pub(super) fn tokens(run: &Run, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u
 fn wanted_output(run: &Run, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;
     let wanted = limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT));
+    let wanted = if run.is_in_grace() { wanted.min(GRACE_OUTPUT) } else { wanted };
     let found = run.caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
     found.chain(run.spec.traits_of(model).max_output).fold(wanted, u64::min)
 }

@@ -9,6 +9,7 @@ mod doubt;
 mod draft;
 mod failing;
 mod fold;
+mod grace;
 mod history;
 mod input;
 mod ladder;

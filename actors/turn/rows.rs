@@ -182,7 +182,8 @@ impl Draft {
     }
 }
 
-const ONE_CALL: Amounts =
+/// What a tool call spends when it starts.
+pub(super) const ONE_CALL: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
 
 /// Adds to the append's one reservation of this account.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
-        Dimension, EffectClass, Ended, ModelRef, ModelStarted, Now, Outcome, RunAccepted, RunId, RunSpec,
-        Seq, Timestamp, Usage,
+        Dimension, EffectClass, Ended, ModelRef, ModelStarted, NoAllowance, Now, Outcome, RunAccepted, RunId,
+        RunSpec, Seq, Timestamp, Usage,
     },
     turn::{
         asking::{Asked, Asking, Pause},
@@ -52,6 +52,8 @@ pub(super) struct Run {
     pub(super) caps: Vec<(ModelRef, u64)>,
     /// What answers that are not plain have left behind.
     pub(super) ladder: Ladder,
+    /// What it had no allowance for: only the grace call is made any more.
+    pub(super) exhausted: Option<NoAllowance>,
     /// How it is to end, once it is being stopped.
     pub(super) stopping: Option<Ended>,
     pub(super) step: Step,
@@ -144,9 +146,10 @@ impl Run {
         CallId { run: self.id, iteration: self.iteration, n: 0 }
     }
 
-    /// How many iterations have begun: the present one counts once its model call was started.
+    /// How many iterations have begun: the present one counts once its model call was started. The grace call is none.
     pub(super) const fn made(&self) -> u32 {
         match &self.step {
+            Step::Asking(_) | Step::Said(_) if self.exhausted.is_some() => self.iteration - 1,
             Step::Asking(Asking { since: None, .. }) => self.iteration - 1,
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => self.iteration,
         }
@@ -221,10 +224,15 @@ impl Run {
         }
     }
 
+    /// The limit of the run's own account.
+    pub(super) fn limit(&self, dimension: Dimension) -> Option<u64> {
+        self.spec.limits.budget.get(dimension)
+    }
+
     /// What the run's own account has left; `None` without a limit. Of tokens and money exact, because the run's records
     /// are all that spends from it.
     pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
-        let limit = self.spec.limits.budget.get(dimension)?;
+        let limit = self.limit(dimension)?;
         Some(limit.saturating_sub(self.spent.get(dimension).unwrap_or(0)))
     }
 

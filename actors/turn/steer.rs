@@ -84,6 +84,9 @@ impl Turn {
     /// Puts the messages to the run under way behind what the model reads next.
     pub(super) fn show_messages(&mut self, run: RunId) {
         self.show_note();
+        if self.is_exhausted() {
+            return;
+        }
         for message in self.steering.take(|message| message.run == run) {
             self.history.note(&fenced(&message));
         }

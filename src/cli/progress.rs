@@ -110,13 +110,15 @@ impl Progress {
             Body::ApprovalAnswered(answered) => {
                 Some(format!("{} {}", self.tool(answered.call), decision(answered)))
             }
+            Body::RunExhausted(exhausted) => {
+                Some(format!("budget    {}: one last answer", exhausted.refusal))
+            }
             Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
             | Body::LateSettled(_)
-            | Body::RunExhausted(_)
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
@@ -265,8 +267,8 @@ mod tests {
     use std::sync::Arc;
 
     use hermod_actors::model::{
-        AssistantMessage, CallEnd, Ended, Failure, FailureClass, Finish, Incarnation, Outcome, RunEnded,
-        SessionRevived, Timestamp, ToolCall, Usage,
+        AccountId, AssistantMessage, CallEnd, Dimension, Ended, Failure, FailureClass, Finish, Incarnation,
+        NoAllowance, Outcome, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage,
     };
 
     use super::*;
@@ -369,6 +371,16 @@ mod tests {
                 Some("model 2   attempt 1 failed: overloaded: try later; not asked again"),
             ],
         );
+    }
+
+    #[test]
+    fn a_budget_that_is_used_up_is_told() {
+        let (account, dimension) = (AccountId::from(RUN), Dimension::Iterations);
+        let refusal = NoAllowance { account, dimension, limit: 10, spent: 10, reserved: 0 };
+        let line = format!(
+            "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: one last answer"
+        );
+        check(vec![Body::RunExhausted(RunExhausted { run: RUN, refusal })], &[Some(&line)]);
     }
 
     #[test]

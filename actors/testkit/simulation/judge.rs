@@ -171,13 +171,15 @@ fn completed_has_an_answer(past: &Past<'_>) -> Found {
 }
 
 /// The places at which a model is shown more than before: a retry shows what the first attempt has shown, and so does the
-/// question that follows an answer that was not taken.
+/// question that follows an answer that was not taken. The last call of an exhausted run shows no message that came later.
 fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
-    let (mut asked_again, mut views) = (false, Vec::new());
+    let (mut asked_again, mut exhausted, mut views) = (false, None, Vec::new());
     for (at, record) in records.iter().enumerate() {
         match &record.body {
             Body::ModelAnswered(answered) => asked_again = answered.is_asked_again(),
             Body::RunEnded(_) => asked_again = false,
+            Body::RunExhausted(run) => exhausted = Some(run.run),
+            Body::ModelStarted(started) if exhausted == Some(started.call.run) => {}
             Body::ModelStarted(started) if started.attempt == 1 && !asked_again => {
                 views.push((at, started.call));
             }

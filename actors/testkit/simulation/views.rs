@@ -11,9 +11,11 @@ const ASKS_ON: [&str; 2] = [
     "[From the runtime, not from the user: you were thinking",
 ];
 /// What is said behind the last message of the view, and is no part of it.
-const BEHIND: [&str; 2] = [
+const BEHIND: [&str; 4] = [
     "\n\n[From the runtime, not from the user: your calls have returned",
     "\n\n[From the runtime, not from the user: you were thinking",
+    "\n\n[From the runtime, not from the user: little is left of this run's budget",
+    "\n\n[From the runtime, not from the user: the budget of this run",
 ];
 
 /// Checks one request of a session. Gives the numbers of the messages to runs that it shows.

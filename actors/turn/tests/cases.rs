@@ -177,7 +177,7 @@ fn a_crash_while_stopping_still_stops() {
 }
 
 #[test]
-fn what_does_not_fit_the_budget_ends_the_run_with_its_results() {
+fn what_does_not_fit_the_budget_exhausts_the_run_with_its_results() {
     let mut driver = acting(EffectClass::Pure);
     let (account, dimension) = (AccountId::from(run(1)), Dimension::Iterations);
     let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
@@ -186,7 +186,7 @@ fn what_does_not_fit_the_budget_ends_the_run_with_its_results() {
     draft.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
     assert_eq!(draft.wants(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
-    assert_eq!(kinds, ["call.ended", "run.ended"]);
+    assert_eq!(kinds, ["call.ended", "run.exhausted"]);
     driver.feed(&Input::Woke);
     check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
 }
@@ -309,11 +309,11 @@ fn for_want_of_allowance_what_runs_still_ends_by_itself() {
     driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
     let refusal = NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1 };
-    assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.stopping", "call.ended"]);
+    assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.exhausted", "call.ended"]);
     check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
     let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") };
-    assert_eq!(driver.feed(&ended), ["call.ended", "run.ended"]);
-    assert_eq!(outcome(&driver), Some(Outcome::BudgetExhausted));
+    assert_eq!(driver.feed(&ended), ["call.ended"]);
+    check(&driver, "uctt", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: 
 }
 
 /// A run with a chain of models at these prices, within so much money.
-fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> Driver {
+pub(super) fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> Driver {
     let mut driver = Driver::new();
     let spec = RunSpec {
         chain: (0..prices.len()).map(|n| format!("p/m{n}").parse().unwrap()).collect(),
@@ -97,7 +97,7 @@ fn money_is_reserved_at_the_dearest_price_and_lowers_the_output() {
     assert_eq!(paid(free, Some(1)), Some((1_000, Some(0))));
 }
 
-const DEAR: Price = Price { input: 10, output: 100, cache_read: 1, cache_write: 20, up_to: None };
+pub(super) const DEAR: Price = Price { input: 10, output: 100, cache_read: 1, cache_write: 20, up_to: None };
 const SHORT: Price = Price { up_to: Some(999), ..DEAR };
 
 fn candidates(driver: &Driver) -> Vec<String> {

@@ -5,6 +5,7 @@ mod cases;
 mod doubt;
 mod fallback;
 mod fuzz;
+mod grace;
 mod ladder;
 mod limits;
 mod steer;

@@ -116,8 +116,8 @@ impl Shown {
         Ok(())
     }
 
-    /// A request shows all that is there; `queued` says which runs have not begun.
-    pub(super) fn asked(&mut self, turn: &Turn, queued: impl Fn(RunId) -> bool) -> Result<(), String> {
+    /// A request shows all that is there; `later` says of which runs messages are shown later.
+    pub(super) fn asked(&mut self, turn: &Turn, later: impl Fn(RunId) -> bool) -> Result<(), String> {
         let (tail, cursor) = turn.render(self.cursor);
         for message in &tail {
             self.grammar.take(message)?;
@@ -126,7 +126,7 @@ impl Shown {
         hold!(self.grammar.is_open(), "a model is asked behind {:?}", self.grammar);
         self.cursor = cursor;
         self.sent.extend(tail);
-        let left = self.said.iter().find(|said| said.read == Read::Not && !queued(said.run));
+        let left = self.said.iter().find(|said| said.read == Read::Not && !later(said.run));
         hold!(left.is_none(), "a request does not show {left:?}");
         Ok(())
     }

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallId, CallLost, Dimension, Finish, Incarnation, LateSettled, Ledger,
-        Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record, RunEnded, RunId,
-        RunSpec, RunState, Seq, Usage, WhyAgain,
+        Amounts, Attempt, Body, CallId, CallLost, Cause, Dimension, Ended, Finish, Incarnation, LateSettled,
+        Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record, RunEnded,
+        RunExhausted, RunId, RunSpec, RunState, Seq, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -44,6 +44,7 @@ struct Run {
     id: RunId,
     spec: Arc<RunSpec>,
     state: State,
+    exhausted: Option<NoAllowance>,
     usage: Usage,
     /// Model calls, and attempts of tool calls but for those that were never begun.
     made: (u32, u64),
@@ -101,6 +102,7 @@ impl Watch {
                 self.calls.started(started, self.seq, waits)?;
                 let run = self.running(started.call.run)?;
                 hold!(run.state == State::Running, "{started:?} while its run is being stopped");
+                hold!(run.exhausted.is_none(), "{started:?} while its run is exhausted");
                 run.held.reserve(&ONE_CALL);
                 run.made.1 += 1;
             }
@@ -125,7 +127,8 @@ impl Watch {
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
             Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.verdict)?,
-            Body::RunExhausted(_) | Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
+            Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
+            Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
@@ -155,7 +158,17 @@ impl Watch {
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         let state = if is_idle { State::Running } else { State::Queued };
         let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
-        self.runs.push(Run { id, spec, state, usage, made: (0, 0), held });
+        self.runs.push(Run { id, spec, state, exhausted: None, usage, made: (0, 0), held });
+        Ok(())
+    }
+
+    fn exhausted(&mut self, exhausted: &RunExhausted) -> Result<(), String> {
+        hold!(self.asked.is_none(), "{exhausted:?} while a model is asked");
+        let run = self.running(exhausted.run)?;
+        hold!(run.state == State::Running, "{exhausted:?} while its run is being stopped");
+        hold!(run.exhausted.is_none(), "{exhausted:?} again");
+        hold!(run.made.0 > 0, "{exhausted:?} of a run without an answer");
+        run.exhausted = Some(exhausted.refusal.clone());
         Ok(())
     }
 
@@ -170,6 +183,12 @@ impl Watch {
             return Ok(());
         }
         hold!(!asked, "{ended:?} while a model is asked");
+        if let (Some(refusal), State::Running) = (run.exhausted.clone(), was) {
+            let in_time = matches!(ended.ended.cause, Some(Cause::Stop { .. } | Cause::Time { .. }));
+            let as_it_began =
+                ended.ended == Ended::because(Outcome::BudgetExhausted, Cause::Limit { refusal });
+            hold!(in_time || as_it_began, "an exhausted run ends as {ended:?}");
+        }
         self.calls.close()?;
         if ended.ended.outcome == Outcome::Completed {
             hold!(matches!(finish, Some(Finish::Stop | Finish::ToolCalls)), "completed by {finish:?}");
@@ -195,7 +214,9 @@ impl Watch {
         hold!(run.state == State::Running, "{started:?} while its run is being stopped");
         hold!(run.spec.chain.contains(&started.model), "{started:?} asks nobody of {:?}", run.spec.chain);
         run.held.reserve(&started.reserved);
-        run.made.0 += u32::from(started.attempt == 1);
+        let is_grace = run.exhausted.is_some();
+        run.made.0 += u32::from(started.attempt == 1 && !is_grace);
+        hold!(started.reserved.iterations.is_none() || !is_grace, "{started:?} costs an iteration");
         hold!(started.reserved.tokens > Some(started.max_tokens), "{started:?} reserves too little");
         let failed = self.failed.take().filter(|(call, ..)| *call == started.call);
         if let Some((_, attempt, request)) = failed {
@@ -207,8 +228,12 @@ impl Watch {
         if failed.is_some() || self.again {
             self.shown.asked_again(turn, started)?;
         } else {
-            let queued = |id| self.runs.iter().any(|run| run.id == id && run.state == State::Queued);
-            self.shown.asked(turn, queued)?;
+            let later = |id| {
+                self.runs.iter().any(|run| {
+                    run.id == id && (run.state == State::Queued || is_grace && run.state == State::Running)
+                })
+            };
+            self.shown.asked(turn, later)?;
         }
         if failed.is_none() {
             self.shown.note_postscript(turn);

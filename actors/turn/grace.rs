@@ -1,0 +1,239 @@
+//! The end of a budget. When little is left the model is told so; when a limit is reached it is asked once more, for what
+//! it has: the grace call.
+//!
+//! Invariant: from `run.exhausted` on nothing of its run starts but that one call, and whatever comes of it, the run ends
+//! for want of what did not fit first.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Answer, AssistantMessage, Attempt, Body, CallEnd, CallId, CallStatus, Cause, Dimension, Ended,
+        FROM_RUNTIME, Failure, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, RunExhausted,
+        RunId,
+    },
+    turn::{
+        Effect, Turn,
+        asking::Asking,
+        draft::Draft,
+        ladder::Postscript,
+        run::{Call, CallState, Phase, Run, Step},
+    },
+};
+
+/// The dimensions of which a run spends by what it does itself.
+const OWN: [Dimension; 4] = [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
+
+/// A reservation that was refused.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    /// What did not fit.
+    pub(super) refusal: NoAllowance,
+    /// The run that was under way when that became known.
+    pub(super) run: Option<RunId>,
+}
+
+impl Refused {
+    /// Whether it is this run that has wanted it. Of an account above, that is only certain of a run that was there already;
+    /// another one will be refused itself.
+    fn concerns(&self, run: RunId) -> bool {
+        self.refusal.account == run.into() || self.run == Some(run)
+    }
+}
+
+impl Draft {
+    /// What does not fit the budget does not happen: the run comes to its end, with every result that there is.
+    pub(super) fn end_for_want_of(&mut self, refused: &Refused) {
+        let wants = self.turn.due(self.now).iter().any(|effect| matches!(effect, Effect::Seek { .. }));
+        let another = self.is_of_another(refused);
+        let Some(run) = self.run().filter(|run| !another && wants && refused.concerns(run.id)) else {
+            return;
+        };
+        let refusal = refused.refusal.clone();
+        if run.exhausted.is_some() {
+            self.end_exhausted();
+        } else if run.has_answered() && OWN.contains(&refusal.dimension) {
+            self.exhaust(refusal);
+        } else {
+            self.wind_down(for_want_of(refusal));
+        }
+    }
+
+    /// Whether the account is that of another run of this session.
+    fn is_of_another(&self, Refused { refusal, .. }: &Refused) -> bool {
+        let current = self.run().map(|run| run.id.into());
+        current != Some(refusal.account)
+            && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))
+    }
+
+    /// Starts no more of what the run wants: the calls that have started go on to their end, then the grace call is due.
+    pub(super) fn exhaust(&mut self, refusal: NoAllowance) {
+        let Some(run) = self.run().filter(|run| run.stopping.is_none()) else { return };
+        let (id, doubtful) = (run.id, run.doubtful());
+        let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
+        let unstarted: Vec<CallId> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
+        let hint = format!("the run's budget is used up: {refusal}");
+        self.push(Body::RunExhausted(RunExhausted { run: id, refusal }));
+        for call in unstarted {
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
+            self.end_call(call, 0, end);
+        }
+        for doubtful in doubtful {
+            self.stay_in_doubt(&doubtful, None);
+        }
+    }
+
+    /// Whether the call that is wanted or under way is the grace call.
+    pub(super) fn is_in_grace(&self) -> bool {
+        self.run().is_some_and(Run::is_in_grace)
+    }
+
+    /// The grace call is answered. Calls of the answer are dropped: nobody will make them.
+    pub(super) fn last_word(&mut self, started: &ModelStarted, answer: &Answer) {
+        let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
+        self.push(Body::ModelAnswered(Box::new(ModelAnswered {
+            call: started.call,
+            attempt: started.attempt,
+            message: Arc::new(message),
+            finish: answer.finish,
+            flaw: None,
+            fallback: None,
+            usage: answer.usage,
+        })));
+        self.end_exhausted();
+    }
+
+    /// The grace call has failed: it is not made again.
+    pub(super) fn last_word_failed(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+        let failure = failure.clone();
+        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None, fallback: None }));
+        self.end_exhausted();
+    }
+
+    /// Ends an exhausted run.
+    pub(super) fn end_exhausted(&mut self) {
+        if let Some(refusal) = self.run().and_then(|run| run.exhausted.clone()) {
+            self.end_run(for_want_of(refusal));
+        }
+    }
+}
+
+const fn for_want_of(refusal: NoAllowance) -> Ended {
+    Ended { outcome: Outcome::BudgetExhausted, cause: Some(Cause::Limit { refusal }) }
+}
+
+impl Turn {
+    /// Folds `run.exhausted`. A call that has had an attempt is over: the grace call is one of its own.
+    pub(super) fn exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::Now) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        if run.id != exhausted.run {
+            return;
+        }
+        run.exhausted = Some(exhausted.refusal.clone());
+        if matches!(&run.step, Step::Asking(asking) if asking.since.is_some()) {
+            run.end_pause(now);
+            run.iteration += 1;
+            run.step = Step::Asking(Asking { is_repeated: true, ..run.next_call() });
+        }
+    }
+
+    /// Whether the run under way is exhausted: what is said to it from then on is for the next one.
+    pub(super) fn is_exhausted(&self) -> bool {
+        matches!(&self.phase, Phase::Running(run) if run.exhausted.is_some())
+    }
+}
+
+impl Run {
+    /// Whether the call that is wanted, under way or answered is the grace call.
+    pub(super) const fn is_in_grace(&self) -> bool {
+        self.exhausted.is_some() && !matches!(self.step, Step::Acting(_))
+    }
+
+    /// Whether a model has answered.
+    pub(super) const fn has_answered(&self) -> bool {
+        self.iteration > 1 || !matches!(self.step, Step::Asking(_))
+    }
+
+    /// Why no tool call starts any more.
+    pub(super) const fn why_closing(&self) -> Option<&'static str> {
+        match (&self.stopping, &self.exhausted) {
+            (Some(_), _) => Some("the run was stopped"),
+            (None, Some(_)) => Some("the run's budget is used up"),
+            (None, None) => None,
+        }
+    }
+
+    /// The next model call, which nobody has made yet. What it says of the budget is the same in all its attempts.
+    pub(super) fn next_call(&self) -> Asking {
+        Asking { warning: self.warning(), ..Asking::first(self.ladder.link()) }
+    }
+
+    /// What the request says behind the view.
+    pub(super) fn postscript(&self, asking: &Asking) -> Option<Postscript> {
+        let ladder = self.ladder.postscript();
+        let budget = match &self.exhausted {
+            Some(refusal) => Some(farewell(refusal, self.id)),
+            None => asking.warning.clone(),
+        };
+        let Some(budget) = budget else { return ladder };
+        // The last answer makes no call and goes on from no thought; but a text that was begun, it ends.
+        let ladder = ladder.filter(|ladder| self.exhausted.is_none() || ladder.partial.is_some());
+        Some(match ladder {
+            Some(Postscript { partial, prompt }) => {
+                Postscript { partial, prompt: format!("{prompt}\n\n{budget}").into() }
+            }
+            None => Postscript { partial: None, prompt: budget },
+        })
+    }
+
+    /// What the model is told of the limits of which the run has used 80 %, the iteration that begins among them.
+    fn warning(&self) -> Option<Arc<str>> {
+        let near = OWN.into_iter().filter_map(|dimension| {
+            let limit = self.limit(dimension)?;
+            let (used, is_near) = match dimension {
+                Dimension::Iterations => {
+                    let used = u64::from(self.iteration);
+                    (used, used.saturating_mul(5) > limit.saturating_mul(4))
+                }
+                Dimension::Tokens | Dimension::Usd | Dimension::ToolCalls | Dimension::Children => {
+                    let used = self.spent.get(dimension).unwrap_or(0);
+                    (used, used.saturating_mul(5) >= limit.saturating_mul(4))
+                }
+            };
+            is_near.then(|| format!("{} of {}", dimension.shown(used), amount(dimension, limit)))
+        });
+        let near: Vec<String> = near.collect();
+        let told = || {
+            format!(
+                "{FROM_RUNTIME}little is left of this run's budget. Used, with this call: {}. Wrap up: finish what matters \
+                 most, begin nothing new, and give your answer.]",
+                near.join(", ")
+            )
+        };
+        (!near.is_empty()).then(|| told().into())
+    }
+}
+
+/// What the grace call asks for.
+fn farewell(refusal: &NoAllowance, run: RunId) -> Arc<str> {
+    let limit = amount(refusal.dimension, refusal.limit);
+    let whose =
+        if refusal.account == run.into() { "its limit" } else { "a limit that it shares with others" };
+    format!(
+        "{FROM_RUNTIME}the budget of this run is used up: {whose} of {limit} is reached. No call will be made any more. \
+         Answer now, in text: what was done, the result so far, and what is left to do.]"
+    )
+    .into()
+}
+
+/// An amount in words.
+fn amount(dimension: Dimension, amount: u64) -> String {
+    let unit = match dimension {
+        Dimension::Iterations => " iteration",
+        Dimension::Tokens => " token",
+        Dimension::Usd => return dimension.shown(amount).to_string(),
+        Dimension::ToolCalls => " tool call",
+        Dimension::Children => " live subagent",
+    };
+    format!("{amount}{unit}{}", if amount == 1 { "" } else { "s" })
+}

@@ -1,0 +1,448 @@
+//! The end of a budget: the warning, the grace call, and whatever may come of it.
+
+use super::{limits, *};
+use crate::model::{
+    AccountId, Amounts, Body, CallEnd, CallStatus, Cause, Dimension, Ended, ModelStarted, NoAllowance,
+    Outcome, RunEnded, StopReason,
+};
+
+const TEXT: &str = "half of it is done";
+
+fn refused(account: AccountId, dimension: Dimension) -> NoAllowance {
+    NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 }
+}
+
+/// The run's own limit.
+fn refusal() -> NoAllowance {
+    refused(run(1).into(), Dimension::Iterations)
+}
+
+fn with(budget: Amounts) -> Limits {
+    Limits { budget, max_tokens: 8_192, ..Limits::default() }
+}
+
+/// A run that has made a step: its call has ended, and the model is to be asked again.
+fn worked(limits: Limits) -> Driver {
+    let mut driver = Driver::new();
+    driver.submit(1, limits);
+    step(&mut driver, 1);
+    driver
+}
+
+fn step(driver: &mut Driver, iteration: u32) {
+    driver.lease(model(1, iteration), 1);
+    driver.answer(1, EffectClass::Pure);
+    driver.permit_all();
+    driver.feed(&Input::ToolEnded { call: tool(1, iteration, 1), attempt: 1, end: CallEnd::ok("r") });
+}
+
+/// Likewise, and it has no allowance for that.
+fn exhausted() -> Driver {
+    let mut driver = worked(with(Amounts::default()));
+    assert_eq!(driver.feed(&Input::Refused(refusal())), ["run.exhausted"]);
+    driver
+}
+
+fn last_started(driver: &Driver) -> Option<&ModelStarted> {
+    driver.records.iter().rev().find_map(|record| match &record.body {
+        Body::ModelStarted(started) => Some(&**started),
+        _ => None,
+    })
+}
+
+fn ended(driver: &Driver) -> Option<&RunEnded> {
+    driver.records.iter().find_map(|record| match &record.body {
+        Body::RunEnded(ended) => Some(ended),
+        _ => None,
+    })
+}
+
+fn prompt(driver: &Driver) -> String {
+    driver.turn.postscript().map_or_else(String::new, |postscript| postscript.prompt.to_string())
+}
+
+/// The run has ended for want of what was refused first, after one iteration; the next one reads this.
+#[track_caller]
+fn check_end(driver: &Driver, expect: &str) {
+    let ended = ended(driver).unwrap();
+    let cause = Cause::Limit { refusal: refusal() };
+    assert_eq!(ended.ended, Ended::because(Outcome::BudgetExhausted, cause));
+    assert_eq!(ended.iterations, 1, "the grace call is no iteration");
+    assert_eq!(driver.view(), "ucta");
+    let how = format!("{}.]", ended.ended);
+    assert_eq!(driver.found(&how), [('a', 1)], "the model reads how it ended");
+    assert_eq!(driver.found(expect), [('a', 1)]);
+    let mut again = driver.clone();
+    again.crash();
+    assert_eq!(again.view(), "ucta");
+}
+
+#[test]
+fn the_model_is_asked_once_more_for_what_it_has() {
+    let mut driver = exhausted();
+    driver.crash();
+    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
+    let started = last_started(&driver).unwrap();
+    assert_eq!((started.max_tokens, started.reserved.iterations), (4_096, None));
+    assert!(started.reserved.tokens > Some(4_096), "{:?}", started.reserved);
+    let told = prompt(&driver);
+    assert!(told.contains("limit of 1 iteration is reached"), "{told}");
+    // The calls of its answer are never run nor shown.
+    assert_eq!(
+        driver.answer_with(TEXT, 2, Finish::ToolCalls, EffectClass::Pure),
+        ["model.answered", "run.ended"]
+    );
+    check_end(&driver, &format!("{TEXT}\n\n[This run ended before its task was done: budget_exhausted"));
+    assert_eq!(driver.turn.due(driver.now), []);
+}
+
+#[test]
+fn what_is_cut_off_or_refused_is_no_reason_to_ask_again() {
+    for finish in [Finish::Length, Finish::Refused, Finish::Stop] {
+        let mut driver = exhausted();
+        driver.lease(model(1, 2), 1);
+        assert_eq!(
+            driver.answer_with(TEXT, 0, finish, EffectClass::Pure),
+            ["model.answered", "run.ended"],
+            "{finish:?}"
+        );
+        check_end(&driver, TEXT);
+    }
+}
+
+#[test]
+fn it_is_a_single_attempt() {
+    let check = |ends: &dyn Fn(&mut Driver) -> Vec<&'static str>, kinds: &[&str]| {
+        let mut driver = exhausted();
+        assert_eq!(ends(&mut driver), kinds);
+        check_end(&driver, "[This run ended without an answer: budget_exhausted");
+    };
+    let (call, attempt) = (model(1, 2), 1);
+    let ask = |driver: &mut Driver| driver.lease(call, attempt);
+    check(&|driver| driver.feed(&Input::NoLease { call, attempt, skipped: [].into() }), &["run.ended"]);
+    check(&|driver| driver.feed(&Input::Refused(refused(run(1).into(), Dimension::Tokens))), &["run.ended"]);
+    for class in [FailureClass::Overloaded, FailureClass::Network, FailureClass::Auth] {
+        let fails = |driver: &mut Driver| {
+            ask(driver);
+            driver.fail(class.clone())
+        };
+        check(&fails, &["model.failed", "run.ended"]);
+    }
+    let lost = |driver: &mut Driver| {
+        ask(driver);
+        driver.feed(&Input::Lost { call, attempt })
+    };
+    check(&lost, &["model.failed", "run.ended"]);
+    let dies = |driver: &mut Driver| {
+        ask(driver);
+        driver.crash()
+    };
+    check(&dies, &["session.revived", "model.failed", "run.ended"]);
+    for finish in [Finish::Stop, Finish::Length] {
+        let says_nothing = |driver: &mut Driver| {
+            ask(driver);
+            driver.answer_with(" ", 0, finish, EffectClass::Pure)
+        };
+        check(&says_nothing, &["model.answered", "run.ended"]);
+    }
+}
+
+/// The session was suspended between the start of the call and its beginning: nobody was asked.
+#[test]
+fn what_was_never_made_is_made() {
+    let mut driver = exhausted();
+    driver.lease(model(1, 2), 1);
+    assert_eq!(driver.feed(&Input::NeverBegun { call: model(1, 2), attempt: 1 }), ["model.failed"]);
+    assert_eq!(driver.lease(model(1, 2), 2), ["model.started"]);
+    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    check_end(&driver, TEXT);
+}
+
+#[test]
+fn an_exhausted_run_can_be_stopped_and_times_out() {
+    let stop = Input::Stop { run: None, reason: StopReason::Command };
+    let mut driver = exhausted();
+    assert_eq!(driver.feed(&stop), ["run.ended"]);
+    assert_eq!(
+        ended(&driver).map(|ended| (ended.ended.outcome, ended.iterations)),
+        Some((Outcome::Stopped, 1))
+    );
+    let mut driver = exhausted();
+    driver.lease(model(1, 2), 1);
+    assert_eq!(driver.feed(&stop), ["run.stopping", "model.failed", "run.ended"]);
+    assert_eq!(
+        ended(&driver).map(|ended| (ended.ended.outcome, ended.iterations)),
+        Some((Outcome::Stopped, 1))
+    );
+
+    let mut driver = worked(Limits { timeout_ms: Some(10), ..with(Amounts::default()) });
+    driver.feed(&Input::Refused(refusal()));
+    driver.pass(10);
+    assert_eq!(driver.feed(&Input::Woke), ["run.ended"]);
+    assert_eq!(ended(&driver).map(|ended| ended.ended.outcome), Some(Outcome::TimedOut));
+}
+
+#[test]
+fn what_is_said_to_an_exhausted_run_is_for_the_next_one() {
+    let mut driver = exhausted();
+    assert_eq!(driver.steer(1, 9), ["message.steered"]);
+    driver.crash();
+    driver.lease(model(1, 2), 1);
+    assert_eq!(driver.found(&said(9)), []);
+    driver.submit(2, Limits::default());
+    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    assert_eq!(driver.view(), "uctau");
+    assert_eq!(driver.found(&said(9)), [('u', 1)]);
+}
+
+#[test]
+fn what_has_started_goes_on_and_what_has_not_never_does() {
+    let limit = refused(run(1).into(), Dimension::ToolCalls);
+    let begin = || {
+        let mut driver = Driver::new();
+        driver.submit(1, with(Amounts::default()));
+        driver.lease(model(1, 1), 1);
+        driver.answer(3, EffectClass::Pure);
+        driver.feed(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
+        assert_eq!(
+            driver.feed(&Input::Refused(limit.clone())),
+            ["run.exhausted", "call.ended", "call.ended"]
+        );
+        check(&driver, "u", &[Effect::Run { call: tool(1, 1, 2), attempt: 1 }]);
+        driver
+    };
+    let grace = [Effect::Seek { call: model(1, 2), attempt: 1 }];
+    let mut driver = begin();
+    let end = CallEnd::ok("found");
+    assert_eq!(driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end }), ["call.ended"]);
+    check(&driver, "ucttt", &grace);
+    let contents = driver.contents();
+    assert!(
+        contents[0].contains("not started") && contents[0].contains("tool_calls limit of 1"),
+        "{contents:?}"
+    );
+    assert_eq!(contents[1], "found");
+
+    // What is lost is not made again.
+    let mut driver = begin();
+    assert_eq!(driver.feed(&Input::Lost { call: tool(1, 1, 2), attempt: 1 }), ["call.ended"]);
+    check(&driver, "ucttt", &grace);
+    let mut driver = begin();
+    assert_eq!(driver.crash(), ["session.revived", "call.ended"]);
+    check(&driver, "ucttt", &grace);
+    let status = driver.records.iter().rev().find_map(|record| match &record.body {
+        Body::CallEnded(ended) => Some(ended.end.status),
+        _ => None,
+    });
+    assert_eq!(status, Some(CallStatus::Stopped));
+    let mut driver = begin();
+    let never = Input::NeverBegun { call: tool(1, 1, 2), attempt: 1 };
+    assert_eq!(driver.feed(&never), ["call.lost", "call.ended"]);
+    check(&driver, "ucttt", &grace);
+}
+
+/// The attempts that were made are of an iteration that counts.
+#[test]
+fn it_is_a_call_of_its_own_behind_attempts_that_failed() {
+    let mut driver = worked(with(Amounts::default()));
+    driver.lease(model(1, 2), 1);
+    driver.fail(FailureClass::Server);
+    driver.pass(60_000);
+    let limit = refused(run(1).into(), Dimension::Tokens);
+    assert_eq!(driver.feed(&Input::Refused(limit.clone())), ["run.exhausted"]);
+    check(&driver, "uct", &[Effect::Seek { call: model(1, 3), attempt: 1 }]);
+    driver.lease(model(1, 3), 1);
+    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    let ended = ended(&driver).unwrap();
+    assert_eq!(ended.ended.cause, Some(Cause::Limit { refusal: limit }));
+    assert_eq!(ended.iterations, 2);
+    assert_eq!(driver.found(TEXT), [('a', 1)]);
+}
+
+#[test]
+fn whose_limit_it_is() {
+    let mut driver = worked(with(Amounts::default()));
+    // That of an account above is one too; that of another run of the session is not.
+    let above = refused(AccountId::from_bits(99), Dimension::Usd);
+    assert_eq!(driver.clone().feed(&Input::Refused(above.clone())), ["run.exhausted"]);
+    driver.submit(2, Limits::default());
+    assert_eq!(driver.feed(&Input::Refused(refused(run(2).into(), Dimension::Usd))), [""; 0]);
+    driver.feed(&Input::Refused(above.clone()));
+    let told = prompt(&driver);
+    assert!(told.contains("a limit that it shares with others of $0.000000001 is reached"), "{told}");
+
+    // Without an answer there is nothing to ask for; and subagents are not needed for one.
+    let mut driver = Driver::new();
+    driver.submit(1, Limits::default());
+    assert_eq!(driver.feed(&Input::Refused(above.clone())), ["run.ended"]);
+    // A run that begins with this very decision was not refused by an account above: it will be, if it is.
+    let mut driver = worked(with(Amounts::default()));
+    driver.submit(2, Limits::default());
+    let mut draft = driver.turn.draft(driver.now);
+    draft.feed(&Input::Refused(above));
+    draft.feed(&Input::Stop { run: Some(run(1)), reason: StopReason::Command });
+    let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds, ["run.ended"]);
+}
+
+#[test]
+fn a_text_that_was_cut_off_is_brought_to_its_end() {
+    let mut driver = worked(with(Amounts::default()));
+    driver.lease(model(1, 2), 1);
+    driver.answer_with("The first ", 0, Finish::Length, EffectClass::Pure);
+    driver.feed(&Input::Refused(refusal()));
+    driver.crash();
+    let postscript = driver.turn.postscript().unwrap();
+    assert_eq!(postscript.partial.map(|partial| partial.text.clone()).as_deref(), Some("The first "));
+    let (goes_on, farewell) = postscript.prompt.split_once("\n\n").unwrap();
+    assert!(
+        goes_on.contains("exactly where it stops") && farewell.contains("is used up"),
+        "{goes_on}{farewell}"
+    );
+    driver.lease(model(1, 3), 1);
+    driver.answer_with("and the last.", 0, Finish::Stop, EffectClass::Pure);
+    assert_eq!(driver.found("The first and the last.\n\n[This run ended"), [('a', 1)]);
+}
+
+/// What the second call of a run asks for within so many tokens; `None` if it is the grace call.
+fn second_asks(tokens: u64, max_tokens: u64) -> (Option<u64>, Vec<&'static str>) {
+    let budget = Amounts { tokens: Some(tokens), ..Amounts::default() };
+    let mut driver = worked(Limits { max_tokens, ..with(budget) });
+    let kinds = driver.lease(model(1, 2), 1);
+    let started = last_started(&driver).unwrap();
+    let used = driver.turn.asking().is_some().then_some(started.max_tokens);
+    assert_eq!(started.reserved.iterations.is_none(), kinds.len() == 2);
+    // Whatever it is, it is within the limit.
+    assert!(started.reserved.tokens.unwrap() + 10 <= tokens, "{started:?}");
+    (used, kinds)
+}
+
+#[test]
+fn a_working_call_leaves_room_for_the_grace_call() {
+    let works = ["model.started"];
+    let check = |tokens, max_tokens, asks: std::ops::Range<u64>, kinds: &[&str]| {
+        let (asked, came) = second_asks(tokens, max_tokens);
+        assert_eq!(came, kinds, "{tokens} tokens");
+        assert!(asked.is_some_and(|asked| asks.contains(&asked)), "{asked:?} of {tokens} tokens");
+    };
+    check(100_000, 8_192, 8_192..8_193, &works);
+    // Of 3,000 tokens 1,024 stay for the output of the grace call, and what is written is read once more.
+    check(3_000, 8_192, 950..983, &works);
+    check(1_600, 8_192, 256..284, &works);
+    check(1_500, 8_192, 1_400..1_500, &["run.exhausted", "model.started"]);
+    // A call that wants little needs little.
+    check(1_500, 100, 100..101, &works);
+}
+
+#[test]
+fn money_is_left_for_the_grace_call() {
+    let check = |more: u64, asks: std::ops::Range<u64>, kinds: &[&str]| {
+        // Twice what is read, at 20 each, and 1,024 tokens at 100; then each token costs 100 and 20 to read again.
+        let usd = 2 * 25_200 + 102_400 + more * 120;
+        let mut driver = limits::priced(&[limits::DEAR], Some(usd), 0);
+        step(&mut driver, 1);
+        assert_eq!(driver.lease(model(1, 2), 1), kinds);
+        let asked = last_started(&driver).unwrap();
+        assert!(asks.contains(&asked.max_tokens), "{}", asked.max_tokens);
+        assert!(asked.reserved.usd.unwrap() + 370 <= usd);
+        usd
+    };
+    check(2_000, 1_000..1_001, &["model.started"]);
+    check(600, 550..610, &["model.started"]);
+    let usd = check(200, 1_000..1_001, &["run.exhausted", "model.started"]);
+
+    let mut driver = limits::priced(&[limits::DEAR], Some(usd), 0);
+    step(&mut driver, 1);
+    driver.lease(model(1, 2), 1);
+    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    let refusal = NoAllowance {
+        account: run(1).into(),
+        dimension: Dimension::Usd,
+        limit: usd,
+        spent: 370,
+        reserved: 0,
+    };
+    assert_eq!(ended(&driver).unwrap().ended.cause, Some(Cause::Limit { refusal }));
+}
+
+/// Nor is its output lowered: a small budget buys an answer as ever.
+#[test]
+fn a_first_call_needs_no_room_behind_it() {
+    for tokens in [502, 1_500, 3_000] {
+        let budget = Amounts { tokens: Some(tokens), ..Amounts::default() };
+        let mut driver = Driver::new();
+        driver.submit(1, with(budget));
+        assert_eq!(driver.lease(model(1, 1), 1), ["model.started"]);
+        assert_eq!(driver.turn.asking().unwrap().max_tokens, tokens - 2);
+        assert_eq!(driver.fail(FailureClass::Overloaded), ["model.failed"]);
+        driver.pass(60_000);
+        assert_eq!(driver.lease(model(1, 1), 2), ["model.started"]);
+        assert_eq!(driver.turn.asking().unwrap().max_tokens, tokens - 2);
+    }
+}
+
+/// What a run is told of its budget before its second call; in all attempts of it the same.
+#[track_caller]
+fn check_told(budget: Amounts, expect: Option<&str>) {
+    let mut driver = worked(with(budget));
+    let told = prompt(&driver);
+    match expect {
+        Some(expect) => assert!(told.contains(&format!("with this call: {expect}. Wrap up")), "{told}"),
+        None => assert_eq!(told, ""),
+    }
+    driver.crash();
+    assert_eq!(prompt(&driver), told);
+}
+
+#[test]
+fn of_the_last_fifth_the_model_is_told() {
+    let none = Amounts::default();
+    let iterations = |limit| Amounts { iterations: Some(limit), ..none };
+    check_told(none, None);
+    check_told(iterations(3), None);
+    check_told(iterations(2), Some("2 of 2 iterations"));
+    check_told(Amounts { tokens: Some(13), ..none }, None);
+    check_told(Amounts { tokens: Some(12), ..none }, Some("10 of 12 tokens"));
+    check_told(Amounts { tool_calls: Some(2), ..none }, None);
+    check_told(Amounts { tool_calls: Some(1), ..none }, Some("1 of 1 tool call"));
+    let both = Amounts { tool_calls: Some(1), ..iterations(2) };
+    check_told(both, Some("2 of 2 iterations, 1 of 1 tool call"));
+
+    let mut driver = Driver::new();
+    driver.submit(1, with(iterations(10)));
+    let told = (1..=10).filter(|iteration| {
+        let is_told = prompt(&driver).contains(&format!("{iteration} of 10 iterations"));
+        step(&mut driver, *iteration);
+        is_told
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [9, 10]);
+
+    let mut driver = limits::priced(&[limits::DEAR], Some(400), 0);
+    step(&mut driver, 1);
+    assert!(prompt(&driver).contains("$0.00000037 of $0.0000004"), "{}", prompt(&driver));
+}
+
+#[test]
+fn a_warning_is_the_same_in_all_attempts_and_leaves_no_trace() {
+    let budget = Amounts { iterations: Some(2), tokens: Some(40_000), ..Amounts::default() };
+    let mut driver = worked(with(budget));
+    let told = prompt(&driver);
+    driver.lease(model(1, 2), 1);
+    let first = last_started(&driver).unwrap().clone();
+    assert!(first.reserved.tokens > Some(8_192));
+    // What the attempt has cost would be told, if the call had not begun.
+    driver.fail(FailureClass::Server);
+    driver.pass(60_000);
+    driver.crash();
+    driver.lease(model(1, 2), 2);
+    assert_eq!(prompt(&driver), told);
+    assert_eq!(last_started(&driver).unwrap().request, first.request);
+    assert_eq!(driver.found("little is left"), [], "it stands in no message of the view");
+
+    // It stands behind what else is asked.
+    driver.answer_with("", 0, Finish::Stop, EffectClass::Pure);
+    let told = prompt(&driver);
+    let (nudge, warning) = told.split_once("\n\n").unwrap();
+    assert!(nudge.contains("your calls have returned") && warning.contains("3 of 2 iterations"), "{told}");
+}
