@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use crate::model::{
-    Account, AccountId, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Reserve, Settle,
+    Account, AccountId, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle,
 };
 
 /// An account that a ledger named, or an ancestor of one, as it is after the ledger.
@@ -29,6 +29,9 @@ pub fn post<E: From<Refusal>>(
     let mut book = Book { get, pages: Vec::new() };
     for new in &ledger.open {
         book.open(new)?;
+    }
+    for raise in &ledger.raise {
+        book.raise(raise)?;
     }
     for settle in &ledger.settle {
         book.settle(settle)?;
@@ -67,6 +70,17 @@ where
         }
         let now = Account { parent, limits, spent: Amounts::default(), reserved: Amounts::default(), apart };
         self.pages.push(Page { id, before: None, now });
+        Ok(())
+    }
+
+    fn raise(&mut self, raise: &Raise) -> Result<(), E> {
+        let page = self.page(raise.account)?;
+        let limits = &mut self.pages[page].now.limits;
+        for dimension in Dimension::ALL {
+            if let (Some(limit), Some(by)) = (limits.get(dimension), raise.by.get(dimension)) {
+                limits.set(dimension, limit.saturating_add(by));
+            }
+        }
         Ok(())
     }
 

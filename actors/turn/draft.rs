@@ -100,6 +100,7 @@ impl Draft {
             Input::Decided { call, verdict } => self.decided(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
+            Input::Raise { run, by } => self.raise(*run, by),
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => self.refused = Some(refusal.clone()),
         }
@@ -135,7 +136,7 @@ impl Draft {
 
     /// All that was decided.
     pub(crate) fn finish(mut self) -> Decision {
-        if let Some(refusal) = self.refused.clone() {
+        if let Some(refusal) = self.refused.clone().filter(|_| !self.has_raised()) {
             self.end_for_want_of(refusal);
         }
         self.decision.fence = self.turn.incarnation;

@@ -7,6 +7,7 @@ mod fallback;
 mod fuzz;
 mod ladder;
 mod limits;
+mod reopen;
 mod steer;
 mod submissions;
 mod waits;

@@ -13,7 +13,7 @@ use crate::{
     model::{
         Amounts, Attempt, Body, CallId, CallLost, Dimension, Finish, Incarnation, LateSettled, Ledger,
         Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record, RunEnded, RunId,
-        RunSpec, RunState, Seq, Usage, WhyAgain,
+        RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -48,6 +48,9 @@ struct Run {
     /// Model calls, and attempts of tool calls but for those that were never begun.
     made: (u32, u64),
     held: Held,
+    legs: u32,
+    /// Whether it has ended for want of budget.
+    exhausted: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +128,12 @@ impl Watch {
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
             Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.verdict)?,
-            Body::RunExhausted(_) | Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
+            Body::RunReopened(reopened) => self.reopened(reopened)?,
+            Body::BudgetRaised(raised) => {
+                let run = self.run(raised.run)?;
+                hold!(matches!(run.state, State::Queued | State::Running), "{raised:?} of {run:?}");
+            }
+            Body::RunExhausted(_) | Body::ChildEnded(_) => {}
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
@@ -155,7 +163,7 @@ impl Watch {
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         let state = if is_idle { State::Running } else { State::Queued };
         let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
-        self.runs.push(Run { id, spec, state, usage, made: (0, 0), held });
+        self.runs.push(Run { id, spec, state, usage, made: (0, 0), held, legs: 1, exhausted: false });
         Ok(())
     }
 
@@ -164,6 +172,7 @@ impl Watch {
         let run = self.run(ended.run)?;
         let was = std::mem::replace(&mut run.state, State::Ended);
         hold!(was != State::Ended, "{ended:?} again");
+        run.exhausted = ended.ended.outcome == Outcome::BudgetExhausted;
         hold!((run.usage, run.made.0) == (ended.usage, ended.iterations), "{run:?} ends as {ended:?}");
         if was == State::Queued {
             self.shown.forget(ended.run);
@@ -184,6 +193,16 @@ impl Watch {
         if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
             next.state = State::Running;
         }
+        Ok(())
+    }
+
+    fn reopened(&mut self, reopened: &RunReopened) -> Result<(), String> {
+        let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
+        hold!(is_idle, "{reopened:?} while another run has not ended");
+        hold!(self.ids().last() == Some(&reopened.run), "{reopened:?} behind its back");
+        let run = self.run(reopened.run)?;
+        hold!(run.exhausted && reopened.leg == run.legs + 1, "{reopened:?} of {run:?}");
+        (run.state, run.legs) = (State::Running, reopened.leg);
         Ok(())
     }
 
@@ -257,9 +276,8 @@ impl Watch {
         self.cancelled.remove(at);
         let run = self.run(late.call.run)?;
         run.held.excess += late.usage.total().saturating_sub(late.booked.tokens.unwrap_or(0));
-        if run.state != State::Ended {
-            run.usage.add(&late.usage);
-        }
+        // Of a run that has ended nobody asks, unless it goes on.
+        run.usage.add(&late.usage);
         Ok(())
     }
 
