@@ -31,4 +31,4 @@ pub use runtime::{
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};
 pub use tool_executor::ToolStatus;
-pub use turn::Waits;
+pub use turn::{NotRaised, Waits};

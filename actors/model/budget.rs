@@ -212,7 +212,7 @@ impl fmt::Display for NoAllowance {
 }
 
 /// An amount as people write it: money in dollars.
-struct Shown(Dimension, u64);
+pub(super) struct Shown(pub(super) Dimension, pub(super) u64);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

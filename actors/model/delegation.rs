@@ -1,8 +1,8 @@
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Amounts, CallId, Ended, RunId, SessionId, Usage};
+use super::{Amounts, CallId, Dimension, Ended, RunId, SessionId, Usage, budget::Shown};
 
 /// What a run may delegate, resolved when it was accepted. Absent from a spec means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,4 +70,41 @@ pub struct Raised {
     /// The active time allowed, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let amount = |dimension: Dimension| {
+            let shown = Shown(dimension, self.budget.get(dimension)?);
+            Some(match dimension {
+                Dimension::Usd => shown.to_string(),
+                Dimension::Iterations | Dimension::Tokens | Dimension::Children => {
+                    format!("{shown} {}", dimension.name())
+                }
+                Dimension::ToolCalls => format!("{shown} tool calls"),
+            })
+        };
+        let wall = self
+            .wall_ms
+            .map(|ms| format!("{} of active time", humantime::format_duration(Duration::from_millis(ms))));
+        let parts: Vec<_> = Dimension::ALL.into_iter().filter_map(amount).chain(wall).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_told_in_words() {
+        let budget = Amounts {
+            iterations: Some(10),
+            usd: Some(500_000_000),
+            tool_calls: Some(5),
+            ..Amounts::default()
+        };
+        let raised = Raised { budget, wall_ms: Some(600_000) };
+        assert_eq!(raised.to_string(), "10 iterations, $0.5, 5 tool calls, 10m of active time");
+    }
 }

@@ -6,6 +6,7 @@ mod cost;
 mod narration;
 mod orders;
 mod pictures;
+mod raise;
 mod read;
 mod request;
 mod submit;

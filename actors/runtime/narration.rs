@@ -51,6 +51,10 @@ impl Narration {
             Body::RunAccepted(accepted) => self.accepted(accepted),
             Body::RunStopping(stopping) => vec![(stopping.run, EventBody::Lifecycle(Lifecycle::Finishing))],
             Body::RunEnded(ended) => self.ended(ended),
+            Body::RunReopened(reopened) => {
+                self.current = Some(reopened.run);
+                vec![(reopened.run, EventBody::Lifecycle(Lifecycle::Start))]
+            }
             Body::ModelStarted(started) => self.asked(started),
             Body::ModelAnswered(answered) => self.answered(answered),
             Body::ModelFailed(failed) => self.failed(failed),
@@ -75,7 +79,6 @@ impl Narration {
             | Body::LateSettled(_)
             | Body::CallLost(_)
             | Body::RunExhausted(_)
-            | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::MessageSteered(_) => Vec::new(),

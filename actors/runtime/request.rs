@@ -11,6 +11,7 @@ use crate::{
     runtime::Said,
     session::NotAccepted,
     supervisor::Terminated,
+    turn::NotRaised,
 };
 
 /// What the runtime is given of the world.
@@ -164,6 +165,9 @@ pub enum RunError {
     /// There is nothing to decide about the call.
     #[error("nobody is asked about call {0} (any more); see `hermod approvals list`")]
     NotAsked(CallId),
+    /// Its limits are not raised.
+    #[error("the budget of run {0} is not raised: {1}")]
+    NotRaised(RunId, NotRaised),
     /// It was not accepted.
     #[error(transparent)]
     NotAccepted(NotAccepted),

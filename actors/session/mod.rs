@@ -29,7 +29,7 @@ use crate::{
     provider::{Lease, Leases},
     supervisor::{Address, ProvidersMsg},
     tool_executor::{ToolExecutorMsg, Tools},
-    turn::{Dormant, Input},
+    turn::{Dormant, Input, NotRaised},
 };
 pub(crate) use shell::State;
 
@@ -48,6 +48,9 @@ pub(crate) struct Wiring {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+/// Whether limits are raised.
+pub(crate) type Raising = Result<(), NotRaised>;
+
 /// The messages of [`Session`].
 #[derive(Debug)]
 pub(crate) enum SessionMsg {
@@ -63,6 +66,10 @@ pub(crate) enum SessionMsg {
     Decide(Input, RpcReplyPort<bool>),
     /// Likewise, and start nothing; the second is answered like `Suspend`.
     DecideAtRest(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
+    /// Raise the limits of a run (`Input::Raise`); answered when that is durable, or with why they are not raised.
+    Raise(Input, RpcReplyPort<Raising>),
+    /// Likewise, and start nothing; the second is answered like `Suspend`.
+    RaiseAtRest(Input, RpcReplyPort<Raising>, RpcReplyPort<()>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
     /// End if there is nothing to do; answered if there is.
@@ -78,11 +85,12 @@ impl SessionMsg {
     /// Whether it is an order at rest.
     pub(crate) const fn is_at_rest(&self) -> bool {
         match self {
-            Self::StopAtRest(..) | Self::DecideAtRest(..) => true,
+            Self::StopAtRest(..) | Self::DecideAtRest(..) | Self::RaiseAtRest(..) => true,
             Self::Submit(..)
             | Self::Stop(..)
             | Self::Steer(..)
             | Self::Decide(..)
+            | Self::Raise(..)
             | Self::Suspend(_)
             | Self::Rest(_)
             | Self::Inner(_) => false,
@@ -98,10 +106,12 @@ impl SessionMsg {
                 (Self::Stop(Some(run), reason, stopped), rested)
             }
             Self::DecideAtRest(input, decided, rested) => (Self::Decide(input, decided), rested),
+            Self::RaiseAtRest(input, raised, rested) => (Self::Raise(input, raised), rested),
             Self::Submit(..)
             | Self::Stop(..)
             | Self::Steer(..)
             | Self::Decide(..)
+            | Self::Raise(..)
             | Self::Suspend(_)
             | Self::Rest(_)
             | Self::Inner(_) => return self,
@@ -256,6 +266,8 @@ impl Actor for Session {
             | SessionMsg::Steer(..)
             | SessionMsg::Decide(..)
             | SessionMsg::DecideAtRest(..)
+            | SessionMsg::Raise(..)
+            | SessionMsg::RaiseAtRest(..)
             | SessionMsg::Suspend(_)
             | SessionMsg::Inner(_)) => {
                 state.take(message);

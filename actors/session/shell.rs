@@ -16,7 +16,7 @@ use crate::{
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
-        Arguments, Caller, Inner, SessionMsg, Wiring,
+        Arguments, Caller, Inner, Raising, SessionMsg, Wiring,
         calls::{Begun, Tasks},
         seek,
         view::EncodedView,
@@ -67,6 +67,8 @@ pub(super) enum Reply {
     Steer(RpcReplyPort<bool>),
     /// With whether the question was open.
     Decide(RpcReplyPort<bool>, bool),
+    /// With what the draft says of it.
+    Raise(RpcReplyPort<Raising>, Raising),
 }
 
 pub(super) struct InFlight {
@@ -129,6 +131,11 @@ impl State {
             SessionMsg::DecideAtRest(input, reply, rested) => {
                 self.suspending = Some(rested);
                 self.wait(input, Some(Reply::Decide(reply, false)), None);
+            }
+            SessionMsg::Raise(input, reply) => self.wait(input, Some(Reply::Raise(reply, Ok(()))), None),
+            SessionMsg::RaiseAtRest(input, reply, rested) => {
+                self.suspending = Some(rested);
+                self.wait(input, Some(Reply::Raise(reply, Ok(()))), None);
             }
             SessionMsg::Inner(Inner::Input(input)) => {
                 if matches!(input, Input::Woke) {

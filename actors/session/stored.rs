@@ -134,6 +134,7 @@ impl State {
                     reply.send(self.has_heard(next)).is_err()
                 }
                 (_, Some(Reply::Decide(reply, open))) => reply.send(open).is_err(),
+                (_, Some(Reply::Raise(reply, can))) => reply.send(can).is_err(),
                 (_, Some(Reply::Submit(_) | Reply::Steer(_)) | None) => false,
             };
             if gone {

@@ -62,6 +62,11 @@ impl State {
                     {
                         *open = draft.asks(*call);
                     }
+                    if let (Some(Reply::Raise(_, can)), Input::Raise { run, by }) =
+                        (&mut reply, &waiting.input)
+                    {
+                        *can = draft.can_raise(*run, by);
+                    }
                     draft.feed(&waiting.input);
                     taken.push(Waiting { reply, ..waiting });
                 }

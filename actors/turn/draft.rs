@@ -101,6 +101,7 @@ impl Draft {
             Input::Decided { call, verdict } => self.decided(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
+            Input::Raise { run, by } => self.raise(*run, by),
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => {
                 let run = self.run().map(|run| run.id);
@@ -139,7 +140,7 @@ impl Draft {
 
     /// All that was decided.
     pub(crate) fn finish(mut self) -> Decision {
-        if let Some(refused) = self.refused.take() {
+        if let Some(refused) = self.refused.take().filter(|_| !self.has_raised()) {
             self.end_for_want_of(&refused);
         }
         self.decision.fence = self.turn.incarnation;

@@ -84,7 +84,9 @@ impl Turn {
             // What follows from it is a record too.
             Body::ApprovalAnswered(_) => {}
             Body::RunExhausted(exhausted) => self.exhausted(exhausted, now),
-            Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
+            Body::RunReopened(reopened) => self.reopened(reopened),
+            Body::BudgetRaised(raised) => self.raised(raised),
+            Body::ChildEnded(_) => {}
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
@@ -94,6 +96,7 @@ impl Turn {
 
     fn accepted(&mut self, accepted: &RunAccepted, now: Now) {
         self.accepted.insert(accepted.run);
+        self.reopenable = None;
         self.became(accepted);
         let queued = Arc::new(Queued { accepted: accepted.clone(), at: now.at, seq: self.last });
         match &self.phase {
@@ -111,6 +114,8 @@ impl Turn {
         self.show_note();
         let mut run = Run {
             id: queued.accepted.run,
+            leg: 1,
+            is_delegated: queued.accepted.parent.is_some(),
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
             began: now,
@@ -147,7 +152,9 @@ impl Turn {
             }
             Step::Said(_) | Step::Asking(_) | Step::Acting(_) => self.history.close(&ended.ended),
         }
-        self.phase = Phase::Idle;
+        if let Phase::Running(run) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            self.keep(run, ended, now);
+        }
         let queue = &self.queue;
         self.steering
             .remember(|run| run == ended.run || queue.iter().any(|queued| queued.accepted.run == run));
@@ -228,8 +235,11 @@ impl Turn {
 
     /// Until now all that was reserved counted as spent.
     fn late(&mut self, late: &LateSettled) {
-        let Phase::Running(run) = &mut self.phase else { return };
-        if run.id == late.call.run {
+        let run = match &mut self.phase {
+            Phase::Running(run) => Some(run),
+            Phase::Idle => self.reopenable.as_mut(),
+        };
+        if let Some(run) = run.filter(|run| run.id == late.call.run) {
             run.usage.add(&late.usage);
             run.spent.add(&late.spent());
             run.spent.reduce(&late.booked);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Image, Incarnation, ModelRef, ModelStarted,
-        NoAllowance, NotAnswered, Past, RunId, RunSpec, StopReason, Timestamp, Verdict,
+        NoAllowance, NotAnswered, Past, Raised, RunId, RunSpec, StopReason, Timestamp, Verdict,
     },
     policy::{Otherwise, Standing},
     port::Intent,
@@ -47,6 +47,8 @@ pub(crate) enum Input {
     Stop { run: Option<RunId>, reason: StopReason },
     /// Something is said to a run; `next` identifies the message.
     Steer { run: RunId, text: Arc<str>, next: RunId },
+    /// The limits of a run are to be raised; one that has used them up goes on.
+    Raise { run: RunId, by: Raised },
     /// A time that was waited for has come; which one, `now` tells.
     Woke,
     /// What was decided did not fit the budget: decide again without it.

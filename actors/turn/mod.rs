@@ -16,6 +16,7 @@ mod ladder;
 mod limits;
 mod notice;
 mod recovery;
+mod reopen;
 mod repair;
 mod rows;
 mod run;
@@ -33,6 +34,7 @@ pub(crate) use history::Cursor;
 pub(crate) use input::{Effect, Fault, Input, Outlook, Plan, Want};
 pub(crate) use ladder::Postscript;
 pub(crate) use recovery::{Dormant, Standing};
+pub use reopen::NotRaised;
 pub(crate) use repair::repair;
 pub(crate) use waits::Bounds;
 pub use waits::Waits;
@@ -67,6 +69,8 @@ pub(crate) struct Turn {
     /// What the last request began with.
     prefix: Option<Prefix>,
     phase: Phase,
+    /// The last run, as it stood at its end for want of budget, until another is accepted.
+    reopenable: Option<Box<run::Run>>,
 }
 
 /// What decides how a request begins.
@@ -100,6 +104,7 @@ impl Turn {
             unwritten: notice::Unwritten::default(),
             prefix: None,
             phase: Phase::Idle,
+            reopenable: None,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     model::{
-        AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted, NewAccount,
+        AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted, NewAccount, Raise,
         Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage, WhyAgain,
     },
     mutation::{Mutation, planted},
@@ -43,6 +43,8 @@ impl Draft {
                 refund: late.booked,
             }),
             Body::CallStarted(started) => reserve(ledger, started.call.run.into(), ONE_CALL),
+            Body::RunReopened(reopened) => raise(ledger, reopened.run.into(), reopened.by.budget),
+            Body::BudgetRaised(raised) => raise(ledger, raised.run.into(), raised.by.budget),
             Body::CallEnded(ended) if ended.attempt > 0 => spend_call(ledger, ended.call.run.into()),
             Body::CallLost(lost) if lost.why == WhyAgain::NeverBegun => {
                 settle(ledger, lost.call.run.into(), &ONE_CALL, &Amounts::default());
@@ -58,8 +60,6 @@ impl Draft {
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
-            | Body::RunReopened(_)
-            | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
@@ -92,6 +92,7 @@ impl Draft {
                 }
                 self.list_running();
             }
+            Body::RunReopened(_) => self.list_running(),
             Body::SessionRevived(_)
             | Body::RunStopping(_)
             | Body::ModelStarted(_)
@@ -106,7 +107,6 @@ impl Draft {
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
-            | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
@@ -141,7 +141,7 @@ impl Draft {
         let (at, seq) = run.accepted;
         let started_at = Some(run.began.at);
         let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
-        RunRow { state, started_at, ..self.row(run.id, at, seq) }
+        RunRow { state, started_at, leg: run.leg, ..self.row(run.id, at, seq) }
     }
 
     fn queued(&self, queued: &Queued) -> RunRow {
@@ -192,6 +192,12 @@ fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
         _ if planted(Mutation::DebitLate) => {}
         Some(reserve) => reserve.amounts.add(&amounts),
         None => ledger.reserve.push(Reserve { account, amounts }),
+    }
+}
+
+fn raise(ledger: &mut Ledger, account: AccountId, by: Amounts) {
+    if !by.is_empty() {
+        ledger.raise.push(Raise { account, by });
     }
 }
 

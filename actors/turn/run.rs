@@ -36,6 +36,10 @@ pub(super) enum Phase {
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) id: RunId,
+    /// Which of its legs this is, from 1: each ends with an outcome.
+    pub(super) leg: u32,
+    /// Whether another run waits for its result.
+    pub(super) is_delegated: bool,
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) began: Now,

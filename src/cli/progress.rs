@@ -75,6 +75,8 @@ impl Progress {
         let now = record.active_ms;
         if let Body::RunAccepted(accepted) = &record.body {
             self.open.insert(accepted.run);
+        } else if let Body::RunReopened(reopened) = &record.body {
+            self.open.insert(reopened.run);
         } else if let Body::RunEnded(ended) = &record.body {
             self.open.remove(&ended.run);
         }
@@ -113,14 +115,16 @@ impl Progress {
             Body::RunExhausted(exhausted) => {
                 Some(format!("budget    {}: one last answer", exhausted.refusal))
             }
+            Body::RunReopened(reopened) => {
+                Some(format!("budget    {} more: the run goes on, leg {}", reopened.by, reopened.leg))
+            }
+            Body::BudgetRaised(raised) => Some(format!("budget    {} more", raised.by)),
             Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
             | Body::LateSettled(_)
-            | Body::RunReopened(_)
-            | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::CallAdmitted(_) => None,
         }

@@ -43,7 +43,8 @@ fn limits(task: &Task, parent: &RunSpec, delegation: Delegation) -> Limits {
         budget.iterations = None;
     }
     let own = [(Dimension::Iterations, delegation.iterations)];
-    let said = Dimension::ALL.into_iter().filter_map(|dimension| Some((dimension, task.budget.get(dimension)?)));
+    let said =
+        Dimension::ALL.into_iter().filter_map(|dimension| Some((dimension, task.budget.get(dimension)?)));
     for (dimension, amount) in said.chain(own) {
         let least = budget.get(dimension).map_or(amount, |limit| limit.min(amount));
         budget.set(dimension, least);
@@ -55,7 +56,10 @@ fn limits(task: &Task, parent: &RunSpec, delegation: Delegation) -> Limits {
 pub(crate) fn child_text(task: &Task) -> String {
     match task.context.trim() {
         "" => task.goal.clone(),
-        context => format!("{}\n\n{FROM_RUNTIME}context of the task, as the other agent has put it:]\n{context}", task.goal),
+        context => format!(
+            "{}\n\n{FROM_RUNTIME}context of the task, as the other agent has put it:]\n{context}",
+            task.goal
+        ),
     }
 }
 
@@ -94,16 +98,19 @@ pub(super) mod tests {
     #[test]
     fn rights_only_shrink() {
         let mut root = parent();
-        root.limits.budget = Amounts { iterations: Some(90), tokens: Some(1_000), children: Some(8), ..Amounts::default() };
+        root.limits.budget =
+            Amounts { iterations: Some(90), tokens: Some(1_000), children: Some(8), ..Amounts::default() };
         let first = child(&Task::default(), &root).unwrap();
         assert_eq!(first.tools, root.tools);
         let expect = Amounts { iterations: Some(50), tokens: Some(1_000), ..Amounts::default() };
         assert_eq!((first.limits.budget, first.limits.timeout_ms), (expect, None));
-        let greedy = Amounts { iterations: Some(70), tokens: Some(5_000), usd: Some(7), ..Amounts::default() };
+        let greedy =
+            Amounts { iterations: Some(70), tokens: Some(5_000), usd: Some(7), ..Amounts::default() };
         let second = Task { budget: greedy, tools: Some(vec!["read".into()]), ..Task::default() };
         let second = child(&second, &first).unwrap();
         assert_eq!(second.tools, ["read"]);
-        let expect = Amounts { iterations: Some(50), tokens: Some(1_000), usd: Some(7), ..Amounts::default() };
+        let expect =
+            Amounts { iterations: Some(50), tokens: Some(1_000), usd: Some(7), ..Amounts::default() };
         assert_eq!(second.limits.budget, expect);
         assert_eq!(child(&Task::default(), &second), None, "too deep");
         let deepest = child(&Task::default(), &first).unwrap();
@@ -123,7 +130,8 @@ pub(super) mod tests {
     #[test]
     fn a_task_may_begin_with_another_model() {
         let task = Task { model: Some("p/c".parse().unwrap()), ..Task::default() };
-        let chain: Vec<String> = child(&task, &parent()).unwrap().chain.iter().map(ToString::to_string).collect();
+        let chain: Vec<String> =
+            child(&task, &parent()).unwrap().chain.iter().map(ToString::to_string).collect();
         assert_eq!(chain, ["p/c", "p/a", "p/b"]);
     }
 }

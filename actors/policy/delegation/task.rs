@@ -97,8 +97,9 @@ struct Budget {
 
 /// What a call of a run with this spec gives away, or why that is not acceptable.
 pub(crate) fn order(arguments: &Value, parent: &RunSpec) -> Result<Order, BadArguments> {
-    let arguments: Arguments = Arguments::deserialize(arguments)
-        .map_err(|error| bad(None, error.to_string(), "send `goal` and `context`, or `tasks` with several"))?;
+    let arguments: Arguments = Arguments::deserialize(arguments).map_err(|error| {
+        bad(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
+    })?;
     let Arguments { goal, context, tools, budget, model, tasks, background } = arguments;
     let ones = match (goal, tasks) {
         (Some(goal), None) => vec![One { goal, context, tools, budget, model }],
@@ -209,22 +210,25 @@ mod tests {
     #[test]
     fn one_task_or_several() {
         check(&json!({"goal": "count"}), Ok(&[goal("count")]));
-        check(&json!({"tasks": [{"goal": "a"}, {"goal": "b", "context": "c"}]}), Ok(&[
-            goal("a"),
-            Task { context: "c".into(), ..goal("b") },
-        ]));
+        check(
+            &json!({"tasks": [{"goal": "a"}, {"goal": "b", "context": "c"}]}),
+            Ok(&[goal("a"), Task { context: "c".into(), ..goal("b") }]),
+        );
         let budget = Amounts { iterations: Some(3), usd: Some(250_000_000), ..Amounts::default() };
         let full = json!({
             "goal": "g", "tools": ["read"], "model": "p/b",
             "budget": {"iterations": 3, "usd": 0.25, "wall_s": 60},
         });
-        check(&full, Ok(&[Task {
-            tools: Some(vec!["read".into()]),
-            budget,
-            wall_ms: Some(60_000),
-            model: Some("p/b".parse().unwrap()),
-            ..goal("g")
-        }]));
+        check(
+            &full,
+            Ok(&[Task {
+                tools: Some(vec!["read".into()]),
+                budget,
+                wall_ms: Some(60_000),
+                model: Some("p/b".parse().unwrap()),
+                ..goal("g")
+            }]),
+        );
         assert!(order(&json!({"goal": "g", "background": true}), &parent()).unwrap().background);
     }
 
@@ -236,7 +240,10 @@ mod tests {
         check(&json!({"tasks": []}), Err(("tasks", "no task")));
         check(&json!({"tasks": [{"goal": "b"}], "context": "c"}), Err(("tasks", "only `background`")));
         check(&json!({"goal": "a", "tools": ["rm"]}), Err(("tools", "no tool `rm`")));
-        check(&json!({"tasks": [{"goal": "a"}, {"goal": "b", "tools": ["rm"]}]}), Err(("tasks[1].tools", "rm")));
+        check(
+            &json!({"tasks": [{"goal": "a"}, {"goal": "b", "tools": ["rm"]}]}),
+            Err(("tasks[1].tools", "rm")),
+        );
         check(&json!({"goal": "a", "model": "p/z"}), Err(("model", "not in your chain")));
         check(&json!({"goal": "a", "budget": {"iterations": 0}}), Err(("budget", "allows nothing")));
         check(&json!({"goal": "a", "budget": {"usd": -1.0}}), Err(("budget.usd", "no amount")));

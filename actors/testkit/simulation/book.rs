@@ -139,6 +139,7 @@ impl Book {
     fn follow(&mut self, record: &Record) {
         match &record.body {
             Body::RunAccepted(accepted) => drop(self.open.insert(accepted.run)),
+            Body::RunReopened(reopened) => drop(self.open.insert(reopened.run)),
             Body::RunEnded(ended) => {
                 self.open.remove(&ended.run);
                 self.questions.retain(|call| call.run != ended.run);
@@ -152,7 +153,6 @@ impl Book {
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
             | Body::RunExhausted(_)
-            | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::ModelAnswered(_)

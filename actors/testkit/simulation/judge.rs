@@ -1,6 +1,6 @@
 //! What must hold when all is over: each invariant is one function, by its name in [`INVARIANTS`].
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 
 use futures::FutureExt;
 
@@ -109,16 +109,21 @@ fn acknowledged_stays(past: &Past<'_>) -> Found {
 
 fn one_outcome(past: &Past<'_>) -> Found {
     let (mut accepted, mut found) = (BTreeMap::<RunId, (usize, usize)>::new(), Found::new());
+    let mut legs = BTreeMap::new();
     for record in past.records() {
         match &record.body {
             Body::RunAccepted(run) => accepted.entry(run.run).or_default().0 += 1,
+            Body::RunReopened(run) => legs.entry(run.run).or_insert(1_usize).add_assign(1),
             Body::RunEnded(run) => accepted.entry(run.run).or_default().1 += 1,
             _ => {}
         }
     }
     for (run, (accepted, ended)) in accepted {
-        if (accepted, ended) != (1, 1) {
-            found.push(format!("{run} was accepted {accepted} times and has ended {ended} times"));
+        let legs = legs.get(&run).copied().unwrap_or(1);
+        if (accepted, ended) != (1, legs) {
+            found.push(format!(
+                "{run} was accepted {accepted} times and has ended {ended} times in {legs} legs"
+            ));
         }
     }
     found

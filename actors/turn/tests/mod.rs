@@ -8,6 +8,7 @@ mod fuzz;
 mod grace;
 mod ladder;
 mod limits;
+mod reopen;
 mod steer;
 mod submissions;
 mod waits;

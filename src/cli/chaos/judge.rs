@@ -69,10 +69,11 @@ pub(super) fn judge(plan: &Plan, records: &[(Seq, Record)], lines: &str) -> Coun
     let outcomes: Vec<Outcome> = bodies()
         .filter_map(|body| if let Body::RunEnded(ended) = body { Some(ended.ended.outcome) } else { None })
         .collect();
+    let legs = 1 + bodies().filter(|body| matches!(body, Body::RunReopened(_))).count();
     let is_accepted = bodies().any(|body| matches!(body, Body::RunAccepted(_)));
     let mut counts = Counts {
-        not_completed: usize::from(is_accepted && outcomes.first() != Some(&Outcome::Completed)),
-        ended_twice: usize::from(outcomes.len() > 1),
+        not_completed: usize::from(is_accepted && outcomes.last() != Some(&Outcome::Completed)),
+        ended_twice: usize::from(outcomes.len() > legs),
         ..Counts::default()
     };
     let mut written: BTreeMap<&str, usize> = BTreeMap::new();

@@ -52,7 +52,8 @@ pub(crate) async fn follow(
                 teller.take(&event.body);
                 if let EventBody::Recorded { record } = event.body {
                     tell(&mut progress, &mut teller, &record);
-                    if ends(&record, run) {
+                    // Of an earlier leg an end may be told while the run goes on.
+                    if ends(&record, run) && runtime.row(run).await?.state == RunState::Ended {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
                     if may_park(&record) && let Some(parked) = parked(runtime, run).await? {

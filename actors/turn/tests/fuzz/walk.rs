@@ -10,7 +10,7 @@ use super::{
     world::{Mood, World},
 };
 use crate::{
-    model::{RunId, StopReason, Verdict},
+    model::{Amounts, Raised, RunId, StopReason, Verdict},
     turn::{Effect, Input},
 };
 
@@ -118,6 +118,7 @@ impl World {
                 None => self.goes_on(chance),
             },
             20 | 21 if is_on => self.hear_again(chance),
+            22 | 23 if is_on => self.raise(chance),
             _ => self.goes_on(chance),
         }
     }
@@ -178,6 +179,20 @@ impl World {
         let steer = Input::Steer { run, text: view::text(n).into(), next: view::next(n) };
         self.hear(steer.clone(), chance)?;
         if chance.one_in(4) { self.hear(steer, chance) } else { Ok(()) }
+    }
+
+    /// More for a run, most often for the last one: that may have used up what it had.
+    fn raise(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let last = self.watch.ids().pop().filter(|_| !chance.one_in(4));
+        let run = last.unwrap_or_else(|| self.some_run(chance));
+        let budget = Amounts {
+            iterations: chance.one_in(2).then(|| chance.below(3)),
+            tokens: chance.one_in(2).then(|| chance.below(3_000)),
+            tool_calls: chance.one_in(2).then(|| chance.below(3)),
+            ..Amounts::default()
+        };
+        let wall_ms = chance.one_in(2).then(|| chance.below(5_000));
+        self.hear(Input::Raise { run, by: Raised { budget, wall_ms } }, chance)
     }
 
     fn dies(&mut self, chance: &mut Chance) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::{
     model::{
         Amounts, Attempt, Body, CallId, CallLost, Cause, Dimension, Ended, Finish, Incarnation, LateSettled,
         Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record, RunEnded,
-        RunExhausted, RunId, RunSpec, RunState, Seq, Usage, WhyAgain,
+        RunExhausted, RunId, RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -49,6 +49,9 @@ struct Run {
     /// Model calls, and attempts of tool calls but for those that were never begun.
     made: (u32, u64),
     held: Held,
+    legs: u32,
+    /// Whether it has ended for want of budget.
+    reopenable: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +131,12 @@ impl Watch {
             }
             Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.verdict)?,
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
-            Body::RunReopened(_) | Body::BudgetRaised(_) | Body::ChildEnded(_) => {}
+            Body::RunReopened(reopened) => self.reopened(reopened)?,
+            Body::BudgetRaised(raised) => {
+                let run = self.run(raised.run)?;
+                hold!(matches!(run.state, State::Queued | State::Running), "{raised:?} of {run:?}");
+            }
+            Body::ChildEnded(_) => {}
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
@@ -158,7 +166,17 @@ impl Watch {
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         let state = if is_idle { State::Running } else { State::Queued };
         let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
-        self.runs.push(Run { id, spec, state, exhausted: None, usage, made: (0, 0), held });
+        self.runs.push(Run {
+            id,
+            spec,
+            state,
+            exhausted: None,
+            usage,
+            made: (0, 0),
+            held,
+            legs: 1,
+            reopenable: false,
+        });
         Ok(())
     }
 
@@ -177,6 +195,7 @@ impl Watch {
         let run = self.run(ended.run)?;
         let was = std::mem::replace(&mut run.state, State::Ended);
         hold!(was != State::Ended, "{ended:?} again");
+        run.reopenable = ended.ended.outcome == Outcome::BudgetExhausted;
         hold!((run.usage, run.made.0) == (ended.usage, ended.iterations), "{run:?} ends as {ended:?}");
         if was == State::Queued {
             self.shown.forget(ended.run);
@@ -203,6 +222,16 @@ impl Watch {
         if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
             next.state = State::Running;
         }
+        Ok(())
+    }
+
+    fn reopened(&mut self, reopened: &RunReopened) -> Result<(), String> {
+        let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
+        hold!(is_idle, "{reopened:?} while another run has not ended");
+        hold!(self.ids().last() == Some(&reopened.run), "{reopened:?} behind its back");
+        let run = self.run(reopened.run)?;
+        hold!(run.reopenable && reopened.leg == run.legs + 1, "{reopened:?} of {run:?}");
+        (run.state, run.legs) = (State::Running, reopened.leg);
         Ok(())
     }
 
@@ -282,9 +311,8 @@ impl Watch {
         self.cancelled.remove(at);
         let run = self.run(late.call.run)?;
         run.held.excess += late.usage.total().saturating_sub(late.booked.tokens.unwrap_or(0));
-        if run.state != State::Ended {
-            run.usage.add(&late.usage);
-        }
+        // Of a run that has ended nobody asks, unless it goes on.
+        run.usage.add(&late.usage);
         Ok(())
     }
 

@@ -133,6 +133,7 @@ impl World {
             | Input::Answered { .. }
             | Input::Stop { .. }
             | Input::Steer { .. }
+            | Input::Raise { .. }
             | Input::Woke
             | Input::Refused(_) => {}
         }

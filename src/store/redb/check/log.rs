@@ -151,6 +151,15 @@ impl Look<'_, '_> {
                     None => return Err(format!("run {} ends and was never accepted", ended.run)),
                 }
             }
+            Body::RunReopened(reopened) => {
+                let run = self.facts.runs.get_mut(&reopened.run).filter(|run| run.session == session);
+                match run.map(|run| run.ended.take()) {
+                    Some(Some(_)) => {}
+                    Some(None) => return Err(format!("run {} goes on and had not ended", reopened.run)),
+                    None if state.damaged => {}
+                    None => return Err(format!("run {} goes on and was never accepted", reopened.run)),
+                }
+            }
             Body::CallEnded(ended) => {
                 let images = ended.end.images.iter().map(|image| &image.artifact);
                 ended
@@ -173,7 +182,6 @@ impl Look<'_, '_> {
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
-            | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}

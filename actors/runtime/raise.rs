@@ -1,0 +1,68 @@
+//! Limits that are raised, and runs that go on with them.
+
+use tokio::sync::oneshot::channel;
+
+use crate::{
+    model::{Outcome, Raised, RunId, RunRow, SessionId},
+    runtime::{RunError, Runtime},
+    session::SessionMsg,
+    supervisor::SessionsMsg,
+    turn::{Input, NotRaised},
+};
+
+impl Runtime {
+    /// Raises limits of a run, as far as it has them, and says how it stands then; resolves when that is on disk.
+    ///
+    /// A run that has not ended goes on with them at once. The last run of its session that ended as `budget_exhausted`
+    /// begins its next leg. Any other is [`RunError::NotRaised`].
+    pub async fn raise(&self, run: RunId, by: Raised) -> Result<RunRow, RunError> {
+        let session = self.raisable(run).await?;
+        let input = Input::Raise { run, by };
+        let raise = |reply| SessionsMsg::To(session, self.nothing_new(), SessionMsg::Raise(input, reply));
+        // It is not said again to a session that died meanwhile: twice raised is too much.
+        let raised = self.ask(raise).await;
+        self.answered(run, raised).await
+    }
+
+    /// Likewise, and does not let the session go on for that: unless it does here already, the run goes on when somebody
+    /// takes it up.
+    pub async fn raise_at_rest(&self, run: RunId, by: Raised) -> Result<RunRow, RunError> {
+        let session = self.raisable(run).await?;
+        let ((raised, on_raised), (rested, on_rest)) = (channel(), channel());
+        let order = SessionMsg::RaiseAtRest(Input::Raise { run, by }, raised.into(), rested.into());
+        self.cast(SessionsMsg::To(session, self.nothing_new(), order))?;
+        let raised = on_raised.await.ok();
+        if on_rest.await.is_err() {
+            tracing::debug!(%session, "it died before it came to rest");
+        }
+        self.answered(run, raised).await
+    }
+
+    /// The session of a run whose limits may be raised, as far as its row tells.
+    async fn raisable(&self, run: RunId) -> Result<SessionId, RunError> {
+        let row = self.row(run).await?;
+        match over(&row) {
+            Some(why) => Err(RunError::NotRaised(run, why)),
+            None => Ok(row.session),
+        }
+    }
+
+    async fn answered(&self, run: RunId, raised: Option<Result<(), NotRaised>>) -> Result<RunRow, RunError> {
+        if raised.is_none() {
+            self.alive()?;
+        }
+        let row = self.row(run).await?;
+        match raised.unwrap_or(Err(NotRaised::Unknown)) {
+            Ok(()) => Ok(row),
+            // It has ended meanwhile.
+            Err(NotRaised::GoneOn) => Err(RunError::NotRaised(run, over(&row).unwrap_or(NotRaised::GoneOn))),
+            Err(why) => Err(RunError::NotRaised(run, why)),
+        }
+    }
+}
+
+/// Why a run is over for good, whatever its session says.
+fn over(row: &RunRow) -> Option<NotRaised> {
+    let ended = row.ended.as_ref().filter(|ended| ended.outcome != Outcome::BudgetExhausted);
+    ended.cloned().map(NotRaised::Ended)
+}

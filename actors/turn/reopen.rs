@@ -1,0 +1,178 @@
+//! Limits that are raised while a run has not ended, and the run that goes on because they are: with all that it has
+//! said, done, spent and waited, at its next iteration.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Body, BudgetRaised, Dimension, Ended, FROM_RUNTIME, Limits, Now, Outcome, Raised, RunEnded, RunId,
+        RunReopened, RunSpec,
+    },
+    turn::{
+        Turn,
+        asking::Asking,
+        draft::Draft,
+        ladder::Ladder,
+        run::{Phase, Queued, Run, Step},
+        steer::fenced,
+    },
+};
+
+/// Why the limits of a run are not raised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotRaised {
+    /// It is being stopped, or has used up its budget and waits for its calls.
+    #[error("it is about to end; add to its budget when it has")]
+    Ending,
+    /// It has ended, and not for want of budget.
+    #[error("it has ended: {0}; only a run that ended as budget_exhausted goes on with more")]
+    Ended(Ended),
+    /// Another run was accepted in its session behind it.
+    #[error("its conversation has gone on since it ended; continue that with a new run")]
+    GoneOn,
+    /// Whoever delegated it has its result.
+    #[error("its parent has its result already; add to the budget of the parent")]
+    Taken,
+    /// It has no limit in anything that was named.
+    #[error("it has no limit in what was named; name one that it has: {0}")]
+    NoLimit(String),
+    /// The session died before it could say; the run's budget tells.
+    #[error(
+        "its session died before it could say whether that was written; look at its budget, then add again if need be"
+    )]
+    Unknown,
+}
+
+impl Turn {
+    /// A run is over: keeps what it needs to go on, if it may. `stood` is its state at its end.
+    pub(super) fn keep(&mut self, mut stood: Box<Run>, ended: &RunEnded, now: Now) {
+        self.reopenable = None;
+        if ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty() {
+            stood.end_pause(now);
+            // Time stands still for it from here on: as for one that is parked.
+            stood.parked_at.get_or_insert(now.active_ms);
+            self.reopenable = Some(stood);
+        }
+    }
+
+    /// The limits of a run that has not ended are raised.
+    pub(super) fn raised(&mut self, raised: &BudgetRaised) {
+        match &mut self.phase {
+            Phase::Running(run) if run.id == raised.run => run.spec = with(&run.spec, &raised.by),
+            Phase::Running(_) | Phase::Idle => {
+                let queued = self.queue.iter_mut().find(|queued| queued.accepted.run == raised.run);
+                if let Some(queued) = queued {
+                    let Queued { accepted, at, seq } = &**queued;
+                    let mut accepted = accepted.clone();
+                    accepted.spec = with(&accepted.spec, &raised.by);
+                    *queued = Arc::new(Queued { accepted, at: *at, seq: *seq });
+                }
+            }
+        }
+    }
+
+    /// The last run goes on.
+    pub(super) fn reopened(&mut self, reopened: &RunReopened) {
+        let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
+        run.spec = with(&run.spec, &reopened.by);
+        run.leg = reopened.leg;
+        run.iteration = run.made() + 1;
+        run.ladder = Ladder::default();
+        run.stopping = None;
+        run.exhausted = None;
+        run.step = Step::Asking(Asking::first(0));
+        self.phase = Phase::Running(run);
+        self.history.begin(go_on(&reopened.by));
+        for message in self.messages_at_begin() {
+            self.history.note(&fenced(&message));
+        }
+        self.show_note();
+    }
+}
+
+impl Draft {
+    /// Raises the limits of a run, or reopens it.
+    pub(super) fn raise(&mut self, run: RunId, by: &Raised) {
+        let Ok((leg, by)) = self.raising(run, by) else { return };
+        self.push(match leg {
+            Some(leg) => Body::RunReopened(RunReopened { run, leg, by }),
+            None => Body::BudgetRaised(BudgetRaised { run, by }),
+        });
+    }
+
+    /// Whether the limits of a run could be raised now.
+    pub(crate) fn can_raise(&self, run: RunId, by: &Raised) -> Result<(), NotRaised> {
+        self.raising(run, by).map(drop)
+    }
+
+    /// Whether this raises limits. What did not fit before may fit when that is durable, and is asked for again then.
+    pub(super) fn has_raised(&self) -> bool {
+        let kinds = self.decision.records.iter().map(|record| record.body.kind());
+        kinds
+            .into_iter()
+            .any(|kind| matches!(kind, crate::model::Kind::RunReopened | crate::model::Kind::BudgetRaised))
+    }
+
+    /// The leg that begins, if the run has ended, and by how much limits that there are would be raised.
+    fn raising(&self, id: RunId, by: &Raised) -> Result<(Option<u32>, Raised), NotRaised> {
+        let Turn { queue, reopenable, .. } = &self.turn;
+        let of = |run: &&Run| run.id == id;
+        let (limits, leg) = if let Some(run) = self.run().filter(of) {
+            if run.stopping.is_some() {
+                return Err(NotRaised::Ending);
+            }
+            (&run.spec.limits, None)
+        } else if let Some(queued) = queue.iter().find(|queued| queued.accepted.run == id) {
+            (&queued.accepted.spec.limits, None)
+        } else {
+            let run = reopenable.as_deref().filter(of).ok_or(NotRaised::GoneOn)?;
+            if run.is_delegated {
+                return Err(NotRaised::Taken);
+            }
+            (&run.spec.limits, Some(run.leg + 1))
+        };
+        Ok((leg, limited(by, limits)?))
+    }
+}
+
+/// What of it raises a limit that there is.
+fn limited(by: &Raised, limits: &Limits) -> Result<Raised, NotRaised> {
+    let mut limited = Raised::default();
+    for dimension in Dimension::ALL {
+        let more = by.budget.get(dimension).filter(|more| *more > 0);
+        if let Some(more) = more.filter(|_| limits.budget.get(dimension).is_some()) {
+            limited.budget.set(dimension, more);
+        }
+    }
+    limited.wall_ms = by.wall_ms.filter(|more| *more > 0 && limits.wall_ms.is_some());
+    if limited == Raised::default() {
+        let has = Dimension::ALL.into_iter().filter(|dimension| limits.budget.get(*dimension).is_some());
+        let wall = limits.wall_ms.map(|_| "wall");
+        let has: Vec<&str> = has.map(Dimension::name).chain(wall).collect();
+        let has = if has.is_empty() { "it has none at all".to_owned() } else { has.join(", ") };
+        return Err(NotRaised::NoLimit(has));
+    }
+    Ok(limited)
+}
+
+/// The spec with these limits raised.
+fn with(spec: &Arc<RunSpec>, by: &Raised) -> Arc<RunSpec> {
+    let mut raised = RunSpec::clone(spec);
+    let limits = &mut raised.limits;
+    for dimension in Dimension::ALL {
+        if let Some((limit, more)) = limits.budget.get(dimension).zip(by.budget.get(dimension)) {
+            limits.budget.set(dimension, limit.saturating_add(more));
+        }
+    }
+    limits.wall_ms = limits.wall_ms.map(|limit| limit.saturating_add(by.wall_ms.unwrap_or(0)));
+    Arc::new(raised)
+}
+
+/// What the model reads when it goes on.
+fn go_on(by: &Raised) -> Arc<str> {
+    format!(
+        "{FROM_RUNTIME}the budget of this task was raised by {by}. Go on with the task from where you were; repeat nothing \
+         that is done.]"
+    )
+    .into()
+}
