@@ -2,6 +2,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process,
     sync::Arc,
@@ -211,7 +212,13 @@ fn database(backend: impl StorageBackend, path: &Path) -> Result<(Database, u64)
         backend.set_len(0).map_err(Fault::at(path))?;
     }
     let bytes = backend.len().map_err(Fault::at(path))?;
-    Ok((Builder::new().set_cache_size(CACHE).create_with_backend(backend)?, bytes))
+    let create = || Builder::new().set_cache_size(CACHE).create_with_backend(backend);
+    // The engine panics over some files that a disk has not kept as it had synced them.
+    let created = catch_unwind(AssertUnwindSafe(create)).map_err(|_| {
+        let text = "the engine panicked while it was opening the file";
+        Fault::Engine(redb::Error::Corrupted(text.to_owned()))
+    })?;
+    Ok((created?, bytes))
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind

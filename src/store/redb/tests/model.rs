@@ -64,11 +64,11 @@ impl Model {
     /// Takes in what the store says it did.
     pub(super) fn take(&mut self, batch: &[Write], written: &[Written]) -> Result<(), String> {
         for (write, written) in batch.iter().zip(written) {
-            if let (Write::Open(session), Written::Opened(opened)) = (write, written)
-                && opened.last != self.last(*session)
-            {
-                let last = self.last(*session);
-                return Err(format!("{session} ends with {last}, and was opened at {}", opened.last));
+            if let (Write::Open(session), Written::Opened(opened)) = (write, written) {
+                let last = Model::last(self, *session);
+                if opened.last != last {
+                    return Err(format!("{session} ends with {last}, and was opened at {}", opened.last));
+                }
             }
             let applied = self.apply(write, Some(written));
             let refused = matches!(written, Written::Refused(_));
