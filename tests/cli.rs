@@ -294,7 +294,11 @@ fn a_budget_that_is_used_up_leaves_what_was_done() {
     let result = object(&String::from_utf8_lossy(&output.stdout));
     assert_eq!((output.status.code(), &result["outcome"]), (Some(3), &json!("budget_exhausted")), "{result}");
     let told = ["answer", "partial", "answer_source", "iterations"].map(|field| &result[field]);
-    assert_eq!(told, [&Value::Null, &json!("half of it"), &json!("partial"), &json!(1)], "{result}");
+    assert_eq!(
+        told,
+        [&Value::Null, &json!("[rehearsal] half of it"), &json!("partial"), &json!(1)],
+        "{result}"
+    );
 }
 
 #[test]

@@ -67,26 +67,14 @@ impl Turn {
                 self.wrote(ended, record.at);
                 self.call_ended(ended);
             }
-            Body::CallLost(lost) => {
-                if let Phase::Running(run) = &mut self.phase
-                    && lost.why == WhyAgain::NeverBegun
-                {
-                    run.spent.reduce(&ONE_CALL);
-                }
-                if let Some(call) = self.call(lost.call) {
-                    call.state = CallState::Admitted(lost.attempt + 1);
-                    call.begun |= lost.why != WhyAgain::NeverBegun;
-                    call.lost += Attempt::from(matches!(lost.why, WhyAgain::Lost | WhyAgain::InDoubt));
-                }
-            }
+            Body::CallLost(lost) => self.call_lost(lost),
             Body::MessageSteered(message) => self.steered(message),
             Body::ApprovalRequested(request) => self.doubted(request, now),
-            // What follows from it is a record too.
-            Body::ApprovalAnswered(_) => {}
             Body::RunExhausted(exhausted) => self.exhausted(exhausted, now),
             Body::RunReopened(reopened) => self.reopened(reopened),
             Body::BudgetRaised(raised) => self.raised(raised),
-            Body::ChildEnded(_) => {}
+            // What follows from an answer is a record too.
+            Body::ApprovalAnswered(_) | Body::ChildEnded(_) => {}
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
@@ -262,6 +250,19 @@ impl Turn {
         }
         if let Some(call) = self.call(started.call) {
             call.state = CallState::Started(Arc::new(started.clone()), now.at);
+        }
+    }
+
+    fn call_lost(&mut self, lost: &CallLost) {
+        if let Phase::Running(run) = &mut self.phase
+            && lost.why == WhyAgain::NeverBegun
+        {
+            run.spent.reduce(&ONE_CALL);
+        }
+        if let Some(call) = self.call(lost.call) {
+            call.state = CallState::Admitted(lost.attempt + 1);
+            call.begun |= lost.why != WhyAgain::NeverBegun;
+            call.lost += Attempt::from(matches!(lost.why, WhyAgain::Lost | WhyAgain::InDoubt));
         }
     }
 

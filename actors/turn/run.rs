@@ -287,7 +287,12 @@ impl Run {
             }
             Step::Acting(acting) => {
                 let calls = acting.calls.iter().enumerate();
-                due.extend(calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])));
+                for effect in calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])) {
+                    // Two questions may expire at the same time.
+                    if !due.contains(&effect) {
+                        due.push(effect);
+                    }
+                }
             }
             Step::Asking(_) | Step::Said(_) => {}
         }
