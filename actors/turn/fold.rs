@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
-        CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted,
-        ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
+        CallLost, CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed,
+        ModelStarted, ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
     },
     policy::{Billing, billing, fit_name, may_pass},
     turn::{

@@ -44,16 +44,16 @@ fn exhausted() -> Driver {
 }
 
 fn last_started(driver: &Driver) -> Option<&ModelStarted> {
-    driver.records.iter().rev().find_map(|record| match &record.body {
-        Body::ModelStarted(started) => Some(&**started),
-        _ => None,
+    driver.records.iter().rev().find_map(|record| {
+        let Body::ModelStarted(started) = &record.body else { return None };
+        Some(&**started)
     })
 }
 
 fn ended(driver: &Driver) -> Option<&RunEnded> {
-    driver.records.iter().find_map(|record| match &record.body {
-        Body::RunEnded(ended) => Some(ended),
-        _ => None,
+    driver.records.iter().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended)
     })
 }
 
@@ -231,9 +231,9 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
     let mut driver = begin();
     assert_eq!(driver.crash(), ["session.revived", "call.ended"]);
     check(&driver, "ucttt", &grace);
-    let status = driver.records.iter().rev().find_map(|record| match &record.body {
-        Body::CallEnded(ended) => Some(ended.end.status),
-        _ => None,
+    let status = driver.records.iter().rev().find_map(|record| {
+        let Body::CallEnded(ended) = &record.body else { return None };
+        Some(ended.end.status)
     });
     assert_eq!(status, Some(CallStatus::Stopped));
     let mut driver = begin();

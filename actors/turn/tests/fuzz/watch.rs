@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallId, CallLost, Cause, Dimension, Ended, Finish, Incarnation, LateSettled,
-        Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record, RunEnded,
-        RunExhausted, RunId, RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
+        Amounts, Attempt, Body, CallId, CallLost, CallStarted, Cause, Dimension, Ended, Finish, Incarnation,
+        LateSettled, Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record,
+        RunEnded, RunExhausted, RunId, RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -99,16 +99,7 @@ impl Watch {
             }
             Body::LateSettled(late) => self.late(late)?,
             Body::CallAdmitted(admitted) => self.calls.admitted(admitted)?,
-            Body::CallStarted(started) => {
-                hold!(started.incarnation == self.incarnation, "{started:?} in {}", self.incarnation);
-                let waits = self.shown.waits(started.call.run);
-                self.calls.started(started, self.seq, waits)?;
-                let run = self.running(started.call.run)?;
-                hold!(run.state == State::Running, "{started:?} while its run is being stopped");
-                hold!(run.exhausted.is_none(), "{started:?} while its run is exhausted");
-                run.held.reserve(&ONE_CALL);
-                run.made.1 += 1;
-            }
+            Body::CallStarted(started) => self.call_started(started)?,
             Body::CallEnded(ended) => {
                 if self.calls.ended(ended)? {
                     self.running(ended.call.run)?.held.give_back(&ONE_CALL);
@@ -268,6 +259,18 @@ impl Watch {
             self.shown.note_postscript(turn);
         }
         self.asked = Some(started.clone());
+        Ok(())
+    }
+
+    fn call_started(&mut self, started: &CallStarted) -> Result<(), String> {
+        hold!(started.incarnation == self.incarnation, "{started:?} in {}", self.incarnation);
+        let waits = self.shown.waits(started.call.run);
+        self.calls.started(started, self.seq, waits)?;
+        let run = self.running(started.call.run)?;
+        hold!(run.state == State::Running, "{started:?} while its run is being stopped");
+        hold!(run.exhausted.is_none(), "{started:?} while its run is exhausted");
+        run.held.reserve(&ONE_CALL);
+        run.made.1 += 1;
         Ok(())
     }
 
