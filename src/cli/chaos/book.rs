@@ -30,7 +30,12 @@ impl Book {
         });
         let not_there = self.run.is_some() && accepted.is_none();
         self.run = accepted;
-        self.ended = records.iter().any(|(_, record)| matches!(record.body, Body::RunEnded(_)));
+        let is_end = |record: &Record| match &record.body {
+            Body::RunEnded(_) => Some(true),
+            Body::RunReopened(_) => Some(false),
+            _ => None,
+        };
+        self.ended = records.iter().rev().find_map(|(_, record)| is_end(record)).unwrap_or(false);
         self.records = hashes;
         let (acknowledged, lost) = (said.len(), lost + usize::from(not_there));
         Counts { acknowledged, lost, changed, gaps, ..Counts::default() }
