@@ -137,9 +137,10 @@ where
     fn postings(mut self, ledger: &Ledger) -> Result<Vec<Posting>, E> {
         let settled = ledger.settle.iter().map(|settle| settle.account);
         let reserved = ledger.reserve.iter().map(|reserve| reserve.account);
+        let raised = ledger.raise.iter().map(|raise| raise.account);
         let opened = ledger.open.iter().map(|new| new.id);
         let mut order = Vec::with_capacity(self.pages.len());
-        for account in settled.chain(reserved).chain(opened) {
+        for account in settled.chain(reserved).chain(raised).chain(opened) {
             for page in self.chain(account)? {
                 if !order.contains(&page) {
                     order.push(page);

@@ -48,12 +48,15 @@ impl Reader {
             {
                 wall_ms = accepted.spec.limits.wall_ms;
             }
-            let more = match &record.body {
-                Body::RunReopened(reopened) if reopened.run == id => reopened.by.wall_ms,
-                Body::BudgetRaised(raised) if raised.run == id => raised.by.wall_ms,
-                _ => None,
+            let by = if let Body::RunReopened(reopened) = &record.body {
+                Some((reopened.run, reopened.by))
+            } else if let Body::BudgetRaised(raised) = &record.body {
+                Some((raised.run, raised.by))
+            } else {
+                None
             };
-            wall_ms = wall_ms.map(|wall: u64| wall.saturating_add(more.unwrap_or(0)));
+            let more = by.filter(|(run, _)| *run == id).and_then(|(_, by)| by.wall_ms).unwrap_or(0);
+            wall_ms = wall_ms.map(|wall: u64| wall.saturating_add(more));
             Ok::<(), Fault>(())
         })
         .await?;
