@@ -74,6 +74,7 @@ impl Runtime {
             answer: said(&records, ended.outcome),
             messages: retold(row.session, records.iter().map(|record| &**record)),
             ended,
+            legs: row.leg,
             iterations: row.iterations,
             usage: row.usage,
             cost: bill.nano_usd(),

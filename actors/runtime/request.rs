@@ -119,6 +119,8 @@ pub struct RunResult {
     /// The run's messages as a model reads them, behind the history that came with it: its input, answers and results,
     /// and its end. Empty if its records cannot be read.
     pub messages: Vec<Message>,
+    /// How many legs it had: one more than the times it went on with more budget.
+    pub legs: u32,
     /// The iterations it took.
     pub iterations: u32,
     /// What its model calls used.

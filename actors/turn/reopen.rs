@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, Dimension, Ended, FROM_RUNTIME, Limits, Now, Outcome, Raised, RunEnded, RunId,
-        RunReopened, RunSpec,
+        Body, BudgetRaised, Dimension, Ended, FROM_RUNTIME, Kind, Limits, Now, Outcome, Raised, RunEnded,
+        RunId, RunReopened, RunSpec,
     },
     turn::{
         Turn,
@@ -108,9 +108,7 @@ impl Draft {
     /// Whether this raises limits. What did not fit before may fit when that is durable, and is asked for again then.
     pub(super) fn has_raised(&self) -> bool {
         let kinds = self.decision.records.iter().map(|record| record.body.kind());
-        kinds
-            .into_iter()
-            .any(|kind| matches!(kind, crate::model::Kind::RunReopened | crate::model::Kind::BudgetRaised))
+        kinds.into_iter().any(|kind| matches!(kind, Kind::RunReopened | Kind::BudgetRaised))
     }
 
     /// The leg that begins, if the run has ended, and by how much limits that there are would be raised.

@@ -240,14 +240,19 @@ impl Run {
         Some(limit.saturating_sub(self.spent.get(dimension).unwrap_or(0)))
     }
 
+    /// From when on its active time counts, on the session's active clock, as if it had never stood still.
+    pub(super) fn counted_from(&self, now: Now) -> u64 {
+        let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
+        let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        self.began.active_ms + self.uncounted_ms + waiting
+    }
+
     /// When the run's active time is over, on the session's active clock, and how it ends then.
     pub(super) fn time_limits(&self, now: Now) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
         let limits = &self.spec.limits;
         let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
         let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
-        let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
-        let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
-        let began = self.began.active_ms + self.uncounted_ms + waiting;
+        let began = self.counted_from(now);
         timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
     }
 

@@ -122,6 +122,17 @@ impl Waits {
             .collect()
     }
 
+    /// The active time, in milliseconds, that a run has used by its last record; `None` if it has not begun, or has ended and
+    /// will not go on.
+    pub fn active_ms(&self, run: RunId) -> Option<u64> {
+        let last = match &self.turn.phase {
+            Phase::Running(run) => Some(run),
+            Phase::Idle => self.turn.reopenable.as_ref(),
+        };
+        let last = last.filter(|last| last.id == run)?;
+        Some(self.last.active_ms.saturating_sub(last.counted_from(self.last)))
+    }
+
     /// What a run of a live session waits for at this time.
     pub(crate) fn under_way(&self, run: RunId, at: Timestamp, bounds: &dyn Bounds) -> Vec<Wait> {
         let now = Now { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };

@@ -83,9 +83,13 @@ fn dimension(name: &str) -> Result<Dimension, String> {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("must be a whole number from 1".into()),
-        Ok(count) => Ok(count),
+    let (digits, times) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
+    };
+    match digits.parse::<u64>().ok().and_then(|count| count.checked_mul(times)) {
+        Some(0) | None => Err("must be a whole number from 1, such as 20, 50k or 2m".into()),
+        Some(count) => Ok(count),
     }
 }
 
@@ -128,6 +132,8 @@ mod tests {
         let wall = Some(Duration::from_mins(10));
         check("iterations=20,tokens=5,tool_calls=7,wall=10m,usd=1.25", Ok(Budget { amounts, wall }));
         check("wall=10m", Ok(Budget { wall, ..Budget::default() }));
+        let thousands = Amounts { tokens: Some(50_000), tool_calls: Some(2_000_000), ..Amounts::default() };
+        check("tokens=50k,tool_calls=2M", Ok(Budget { amounts: thousands, wall: None }));
         let small = Amounts { usd: Some(1), ..Amounts::default() };
         check("usd=0.000000001", Ok(Budget { amounts: small, wall: None }));
     }
@@ -139,6 +145,8 @@ mod tests {
         check("children=3", Err("`children` cannot be limited"));
         check("iterations=0", Err("iterations=0: must be a whole number from 1"));
         check("tokens=-5", Err("tokens=-5"));
+        check("tokens=99999999999999999999k", Err("must be a whole number from 1"));
+        check("tokens=k", Err("must be a whole number from 1"));
         check("tokens=1,tokens=2", Err("said twice"));
         check("wall=soon", Err("wall=soon"));
         check("wall=0s", Err("longer than 0"));

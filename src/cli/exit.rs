@@ -115,6 +115,7 @@ impl From<&RunError> for Exit {
             | RunError::NoRun(_)
             | RunError::Ended(_)
             | RunError::NotAsked(_)
+            | RunError::NotRaised(..)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
             | RunError::Read(_) => Self::Store,

@@ -3,6 +3,7 @@
 mod approvals;
 mod backup;
 mod budget;
+mod budgets;
 mod chaos;
 mod completions;
 mod config;
@@ -69,6 +70,7 @@ enum Command {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
+    Budget(budgets::BudgetArgs),
     Store(store::StoreArgs),
     Backup(backup::BackupArgs),
     Rehearse(rehearse::RehearseArgs),
@@ -141,6 +143,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
         Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
         Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
+        Command::Budget(args) => return budgets::execute(args, variables).await,
         Command::Store(args) => return store::execute(args, variables).await,
         Command::Backup(args) => return backup::execute(args, variables).await,
         Command::Rehearse(args) => rehearse::execute(args).await?,

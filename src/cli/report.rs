@@ -29,6 +29,7 @@ pub(crate) fn result(result: &RunResult) -> Value {
         object.insert("partial".into(), text.into());
     }
     object.insert("messages".into(), result.messages.iter().map(message).collect());
+    object.extend(legs(result.legs));
     object.insert("iterations".into(), result.iterations.into());
     object.insert("usage".into(), json!(result.usage));
     object.extend(cost(result.cost, &result.unpriced));
@@ -39,11 +40,14 @@ pub(crate) fn result(result: &RunResult) -> Value {
 
 /// `{cost_usd, unpriced}`: dollars, `null` if the cost of the unpriced models is not known.
 fn cost(nano_usd: Option<u64>, unpriced: &[ModelRef]) -> Map<String, Value> {
-    // To the nano-dollar exact up to four million dollars.
-    #[allow(clippy::cast_precision_loss)]
-    let dollars = nano_usd.map(|nano| nano as f64 / 1e9);
-    let fields = [("cost_usd", json!(dollars)), ("unpriced", json!(unpriced))];
+    let fields = [("cost_usd", json!(nano_usd.map(in_dollars))), ("unpriced", json!(unpriced))];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Nano-dollars as dollars: to the nano-dollar exact up to four million dollars.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn in_dollars(nano: u64) -> Value {
+    json!(nano as f64 / 1e9)
 }
 
 /// The same object for a run without an outcome, or for none: `error` says why.
@@ -107,6 +111,11 @@ fn shown(mut message: Value, content: &Content) -> Value {
     message
 }
 
+/// `{legs}`, if there is more than one.
+fn legs(legs: u32) -> Option<(String, Value)> {
+    (legs > 1).then(|| ("legs".to_owned(), legs.into()))
+}
+
 fn identified(run: Option<(RunId, SessionId)>) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("run".into(), run.map(|(run, _)| run.to_string()).into());
@@ -126,6 +135,7 @@ pub(crate) fn run(row: &RunRow) -> Value {
     object.insert("accepted_at".into(), rfc3339(row.accepted_at).into());
     object.insert("started_at".into(), time(row.started_at));
     object.insert("ended_at".into(), time(row.ended_at));
+    object.extend(legs(row.leg));
     object.insert("iterations".into(), row.iterations.into());
     object.insert("usage".into(), json!(row.usage));
     Value::Object(object)
@@ -214,6 +224,7 @@ mod tests {
             task: Some("t".into()),
             answer: Some(Said { text: "said".into(), source }),
             messages: messages(),
+            legs: 1,
             iterations: 3,
             usage: Usage { input_tokens: 5, output_tokens: 6, ..Usage::default() },
             cost: Some(1_234_500_000),

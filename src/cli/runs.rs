@@ -116,9 +116,10 @@ fn shown(detail: &RunDetail, now: Timestamp) -> String {
             format!("not known of {}", unpriced.join(", "))
         }
     };
+    let legs = if row.leg > 1 { format!("legs        {}\n", row.leg) } else { String::new() };
     let waits: String = detail.waits.iter().map(|wait| waits::line(wait, row.id, now)).collect();
     format!(
-        "run         {}\nsession     {}\nstate       {cause}\n{waits}accepted    {}\ntook        {}\n\
+        "run         {}\nsession     {}\nstate       {cause}\n{legs}{waits}accepted    {}\ntook        {}\n\
          iterations  {}\ntokens      {} read, {} written\ncost        {cost}\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
          said last:\n{}\n",
         row.id,

@@ -8,7 +8,7 @@ use std::{
 
 use hermod_actors::{
     Runtime, Vitals,
-    model::{CallId, RunRow, RunState, Seq, SessionRow, Verdict, Wait},
+    model::{CallId, Raised, RunId, RunRow, RunState, Seq, SessionRow, Verdict, Wait},
     port::{Clock, Read},
 };
 use tokio::{
@@ -66,6 +66,13 @@ pub enum Order {
         call: CallId,
         /// What is decided.
         verdict: Verdict,
+    },
+    /// Raise limits of this run.
+    Raise {
+        /// The run.
+        run: RunId,
+        /// By how much.
+        by: Raised,
     },
     /// Tell which models are asked.
     Providers,
@@ -158,6 +165,8 @@ impl Desk {
             Request::Stop { run, tree: true } => self.stop(self.reader.root(&run).await).await,
             Request::StopAll {} => self.stop_all().await,
             Request::Steer { run, text } => self.steer(&run, text).await,
+            Request::BudgetShow { run } => self.budget(&run).await.map(Some),
+            Request::BudgetAdd { run, by } => self.raise(&run, by).await,
             Request::ApprovalsList {} => self.reader.approvals().await.map(Answer::Approvals).map(Some),
             Request::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
             Request::BackupCreate { dir } => back_up(self.copier.as_deref(), dir, to).await,
@@ -270,6 +279,16 @@ impl Desk {
         self.order(Order::Steer { run, text: text.into() }).await
     }
 
+    async fn budget(&self, id: &str) -> Result<Answer, Fault> {
+        let row = self.reader.run(id).await?;
+        Ok(Answer::Budget(Box::new(self.reader.budget(row).await?)))
+    }
+
+    async fn raise(&self, id: &str, by: Raised) -> Result<Option<Answer>, Fault> {
+        let run = self.reader.run(id).await?.id;
+        self.order(Order::Raise { run, by }).await
+    }
+
     async fn decide(&self, call: &str, verdict: Verdict) -> Result<Option<Answer>, Fault> {
         let (_, call) = self.reader.asked(call).await?;
         self.order(Order::Decide { call, verdict }).await
@@ -321,7 +340,7 @@ fn nobody(order: &Order) -> Fault {
         Order::Providers | Order::ResetProvider(_) => {
             Fault::usage("no provider is asked from this process: it only looks into the store")
         }
-        Order::Stop(_) | Order::Decide { .. } => {
+        Order::Stop(_) | Order::Decide { .. } | Order::Raise { .. } => {
             Fault::new(FaultKind::Internal, "nothing runs in this process")
         }
     }

@@ -54,6 +54,7 @@ impl From<RunError> for Fault {
             | RunError::NoRun(_)
             | RunError::Ended(_)
             | RunError::NotAsked(_)
+            | RunError::NotRaised(..)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => FaultKind::Usage,
             RunError::Read(_)
             | RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))

@@ -7,6 +7,7 @@
 //! connection is a task of its own.
 
 mod approvals;
+mod budget;
 mod client;
 mod connection;
 mod copier;
@@ -24,6 +25,7 @@ mod tree;
 mod tree_tests;
 mod upkeep;
 
+pub use budget::{BudgetDetail, Purse};
 pub use client::{Client, Lost};
 pub use copier::Copier;
 pub use desk::{Desk, Order, Ordered, Orders};

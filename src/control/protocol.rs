@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use hermod_actors::{
     ProviderStatus,
     model::{
-        Account, CallId, ModelRef, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow, Timestamp,
-        Verdict, Wait,
+        Account, CallId, ModelRef, Raised, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow,
+        Timestamp, Verdict, Wait,
     },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
+    budget::BudgetDetail,
     fault::{Fault, FaultKind},
     upkeep::{Footprint, Sweep, Swept},
 };
@@ -102,6 +103,20 @@ pub enum Request {
         /// What is said.
         text: String,
     },
+    /// What a run may use up, and has.
+    #[serde(rename = "budget.show")]
+    BudgetShow {
+        /// Which one.
+        run: String,
+    },
+    /// Raises limits of a run; one that has used them up goes on.
+    #[serde(rename = "budget.add")]
+    BudgetAdd {
+        /// Which one.
+        run: String,
+        /// By how much.
+        by: Raised,
+    },
     /// What runs wait for a person to decide.
     #[serde(rename = "approvals.list")]
     ApprovalsList {},
@@ -183,6 +198,10 @@ pub enum Answer {
         /// The run that the message becomes if this one ends before it is read.
         next: RunId,
     },
+    /// To `budget.show`.
+    Budget(Box<BudgetDetail>),
+    /// To `budget.add`: it is on disk.
+    Raised(Box<RunRow>),
     /// To `approvals.list`.
     Approvals(Vec<Approval>),
     /// To `approvals.decide`: it is on disk.
@@ -314,6 +333,8 @@ impl Answer {
             | Self::Tree(_)
             | Self::Stopped(_)
             | Self::Steered { .. }
+            | Self::Budget(_)
+            | Self::Raised(_)
             | Self::Approvals(_)
             | Self::Decided { .. }
             | Self::BackedUp(_)

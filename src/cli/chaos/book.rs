@@ -30,7 +30,9 @@ impl Book {
         });
         let not_there = self.run.is_some() && accepted.is_none();
         self.run = accepted;
-        self.ended = records.iter().any(|(_, record)| matches!(record.body, Body::RunEnded(_)));
+        let last = |wanted: fn(&Body) -> bool| records.iter().rposition(|(_, record)| wanted(&record.body));
+        let reopened = last(|body| matches!(body, Body::RunReopened(_)));
+        self.ended = last(|body| matches!(body, Body::RunEnded(_))) > reopened;
         self.records = hashes;
         let (acknowledged, lost) = (said.len(), lost + usize::from(not_there));
         Counts { acknowledged, lost, changed, gaps, ..Counts::default() }

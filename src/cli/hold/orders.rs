@@ -46,6 +46,10 @@ async fn carry_out(runtime: &Runtime, Ordered { order, reply }: Ordered) {
         Order::Stop(rows) => stop(runtime, rows).await.map(Answer::Stopped).map_err(Fault::from),
         Order::Steer { run, text } => steer(runtime, &run, text).await,
         Order::Decide { call, verdict } => decide(runtime, call, verdict).await,
+        // What nobody runs is not taken up for that.
+        Order::Raise { run, by } => {
+            runtime.raise_at_rest(run, by).await.map(Box::new).map(Answer::Raised).map_err(Fault::from)
+        }
         Order::Providers => Ok(Answer::Providers(runtime.providers().await)),
         Order::ResetProvider(name) => reset(runtime, name).await,
     };

@@ -50,6 +50,13 @@ pub(crate) struct ResumeArgs {
     durability: Option<Durability>,
 }
 
+impl ResumeArgs {
+    /// The unfinished runs of this conversation, until they have ended.
+    pub(crate) const fn until_ended(id: String) -> Self {
+        Self { id: Some(id), all: false, wait: true, json: false, durability: None }
+    }
+}
+
 /// What came of it.
 struct Came {
     /// The runs, in the order in which they were accepted.

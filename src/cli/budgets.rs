@@ -1,0 +1,284 @@
+//! `hermod budget`: what a run may use up and has, and more of it.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use clap::{Args, Subcommand};
+use hermod_actors::{
+    Defaults,
+    model::{Amounts, Awaited, Dimension, Raised, RunState},
+    port::Journal,
+};
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::{
+    budget::{Budget, millis},
+    exit::{Exit, Failure},
+    inquiry::{Inquiry, Reached, other_answer},
+    output::{print, print_json, say},
+    progress::{dollars, seconds},
+    report,
+    resume::{self, ResumeArgs},
+    runs, table,
+};
+use crate::{
+    control::{Answer, BudgetDetail, Lost, Purse, Reader, Request, RunDetail},
+    daemon,
+    environment::Variables,
+};
+
+/// Between two looks at a run that another process runs.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a run may use up, and more of it
+#[derive(Debug, Args)]
+pub(crate) struct BudgetArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show the limits of a run and of those above it, and what is spent
+    Show {
+        /// A run's id, or `last`
+        run: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    Add(AddArgs),
+}
+
+/// Raise limits of a run; one that has used up its budget goes on where it was
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// A run's id, or `last`
+    run: String,
+    /// How much more, such as iterations=10 tokens=50k usd=0.50 tool_calls=5 wall=10m; a limit that it does not have is
+    /// not made
+    #[arg(required = true, value_name = "NAME=AMOUNT")]
+    more: Vec<String>,
+    /// Let the run go on in this process, if none runs it, and wait for its end
+    #[arg(long)]
+    wait: bool,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "wait")]
+    json: bool,
+}
+
+/// Shows, or adds.
+pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<Exit, Failure> {
+    let inquiry = Inquiry::new(variables)?;
+    match args.verb {
+        Verb::Show { run, json } => tell(&show(run, &inquiry).await?, json).map(|()| Exit::Ok),
+        Verb::Add(args) => add(args, &inquiry, variables).await,
+    }
+}
+
+async fn show(run: String, inquiry: &Inquiry) -> Result<BudgetDetail, Failure> {
+    let Answer::Budget(budget) = inquiry.ask(&Request::BudgetShow { run }).await? else {
+        return Err(other_answer().into());
+    };
+    Ok(*budget)
+}
+
+async fn add(args: AddArgs, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
+    let more: Budget = args.more.join(",").parse().map_err(Failure::usage)?;
+    let by = Raised { budget: more.amounts, wall_ms: more.wall.map(millis) };
+    let request = Request::BudgetAdd { run: args.run.clone(), by };
+    let answer = match inquiry.reach().await? {
+        Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
+        Reached::Store(journal) => alone(&args.run, by, (journal, inquiry.state())).await?,
+    };
+    let Answer::Raised(row) = answer else { return Err(other_answer().into()) };
+    let run = row.id.to_string();
+    if args.json {
+        return tell(&show(run, inquiry).await?, true).map(|()| Exit::Ok);
+    }
+    let leg = if row.leg > 1 { format!(", leg {}", row.leg) } else { String::new() };
+    say(format!("raised    the budget of run {run}{leg}"));
+    if args.wait {
+        return wait(run, inquiry, variables).await;
+    }
+    // It is raised, whether or not there is more to be said of it.
+    if let Ok(budget) = show(run.clone(), inquiry).await {
+        tell(&budget, false)?;
+    }
+    if detail(&run, inquiry).await.is_ok_and(|detail| rests(&detail)) {
+        say(format!("no process runs run {run}: it goes on with `hermod runs resume {run}`"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Waits for the run's end, in this process if no other one runs it.
+async fn wait(run: String, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
+    loop {
+        let detail = detail(&run, inquiry).await?;
+        match &detail.row.ended {
+            Some(ended) => {
+                print(&format!("run {run} has ended: {ended}"))?;
+                return Ok(ended.into());
+            }
+            None if detail.row.state == RunState::Parked => {
+                say(format!("parked    run {run} waits for a person; see `hermod approvals list`"));
+                return Ok(Exit::Parked);
+            }
+            None if rests(&detail) => {
+                return resume::execute(&ResumeArgs::until_ended(run), variables).await;
+            }
+            None => sleep(LOOK).await,
+        }
+    }
+}
+
+async fn detail(run: &str, inquiry: &Inquiry) -> Result<RunDetail, Failure> {
+    let Answer::Run(detail) = inquiry.ask(&Request::RunsShow { run: run.to_owned() }).await? else {
+        return Err(other_answer().into());
+    };
+    Ok(*detail)
+}
+
+/// Whether nobody runs the run: who holds the store may do so for another one.
+fn rests(detail: &RunDetail) -> bool {
+    detail.waits.iter().any(|wait| wait.what == Awaited::Process)
+}
+
+/// Nobody runs the run: its limits are raised from here, and nothing is started.
+async fn alone(
+    run: &str,
+    by: Raised,
+    (journal, state): (Arc<dyn Journal>, &Path),
+) -> Result<Answer, Failure> {
+    let reader = Reader::new(Arc::clone(&journal));
+    let row = reader.run(run).await?;
+    let spec = (*reader.accepted(&row).await?.spec).clone();
+    let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
+    let raised = daemon.runtime.raise_at_rest(row.id, by).await;
+    daemon.suspend(daemon::Leave::Done).await;
+    Ok(Answer::Raised(Box::new(raised?)))
+}
+
+/// It is not said again: twice raised is too much.
+fn lost(lost: Lost) -> Failure {
+    match lost {
+        Lost::Fault(fault) => fault.into(),
+        Lost::Gone => Failure {
+            exit: Exit::Failed,
+            text: "the process that held the store ended before it answered; `hermod budget show` shows whether the limits \
+                   are raised"
+                .into(),
+        },
+    }
+}
+
+fn tell(budget: &BudgetDetail, json: bool) -> Result<(), Failure> {
+    if json { print_json(&object(budget)) } else { print(&shown(budget)) }
+}
+
+/// `{…of the run, leg, accounts: [{account, dimensions: {name: {limit, spent, reserved, left}}}], wall: {limit_ms, used_ms}}`:
+/// money in dollars.
+fn object(budget: &BudgetDetail) -> Value {
+    let mut object = report::run(&budget.row);
+    object["leg"] = budget.row.leg.into();
+    object["accounts"] = budget.accounts.iter().map(account).collect();
+    object["wall"] = json!({ "limit_ms": budget.wall_ms, "used_ms": budget.used_ms });
+    object
+}
+
+fn account(purse: &Purse) -> Value {
+    let amount = |dimension, amount: u64| match dimension {
+        Dimension::Usd => report::in_dollars(amount),
+        Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
+            json!(amount)
+        }
+    };
+    let line = |dimension: Dimension| {
+        let Line { limit, spent, reserved, left } = Line::of(purse, dimension)?;
+        let [spent, reserved] = [spent, reserved].map(|sum| amount(dimension, sum));
+        let [limit, left] = [limit, left].map(|sum| sum.map(|sum| amount(dimension, sum)));
+        let line = json!({ "limit": limit, "spent": spent, "reserved": reserved, "left": left });
+        Some((dimension.name().to_owned(), line))
+    };
+    let dimensions: Map<String, Value> = Dimension::ALL.into_iter().filter_map(line).collect();
+    json!({ "account": purse.id.to_string(), "dimensions": dimensions })
+}
+
+/// What an account says of a dimension.
+struct Line {
+    limit: Option<u64>,
+    spent: u64,
+    reserved: u64,
+    left: Option<u64>,
+}
+
+impl Line {
+    /// Nothing of one that is neither limited nor used.
+    fn of(purse: &Purse, dimension: Dimension) -> Option<Self> {
+        let limit = purse.account.limits.get(dimension);
+        let of = |amounts: &Amounts| amounts.get(dimension).unwrap_or(0);
+        let (spent, reserved) = (of(&purse.account.spent), of(&purse.account.reserved));
+        let left = limit.map(|limit| limit.saturating_sub(spent).saturating_sub(reserved));
+        (limit.is_some() || spent > 0 || reserved > 0).then_some(Self { limit, spent, reserved, left })
+    }
+}
+
+fn shown(budget: &BudgetDetail) -> String {
+    let row = &budget.row;
+    let state = row.ended.as_ref().map_or_else(|| runs::state(row), ToString::to_string);
+    let mut shown = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, row.leg);
+    if budget.wall_ms.is_some() || budget.used_ms.is_some() {
+        let used = budget.used_ms.map_or_else(|| "not known".to_owned(), seconds);
+        let limit = budget.wall_ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)));
+        let limit = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
+        shown += &format!("wall        {used} used, {limit}\n");
+    }
+    for (n, purse) in budget.accounts.iter().enumerate() {
+        let above = if n == 0 { "" } else { ", above" };
+        let rows: Vec<_> =
+            Dimension::ALL.into_iter().filter_map(|dimension| cells(purse, dimension)).collect();
+        let table = table::render(["LIMITED", "LIMIT", "SPENT", "RESERVED", "LEFT"], &rows);
+        shown += &format!("\naccount     {}{above}\n{table}", purse.id);
+    }
+    shown
+}
+
+fn cells(purse: &Purse, dimension: Dimension) -> Option<[String; 5]> {
+    let Line { limit, spent, reserved, left } = Line::of(purse, dimension)?;
+    let amount = |amount: u64| match dimension {
+        Dimension::Usd => dollars(amount),
+        Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
+            amount.to_string()
+        }
+    };
+    let perhaps = |sum: Option<u64>| sum.map_or_else(|| "-".to_owned(), amount);
+    Some([dimension.name().to_owned(), perhaps(limit), amount(spent), amount(reserved), perhaps(left)])
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{Account, RunId};
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_where_there_is_a_limit() {
+        let account = Account {
+            parent: None,
+            limits: Amounts { iterations: Some(10), usd: Some(1_000_000_000), ..Amounts::default() },
+            spent: Amounts { iterations: Some(4), tokens: Some(700), ..Amounts::default() },
+            reserved: Amounts { iterations: Some(1), usd: Some(250_000_000), ..Amounts::default() },
+            apart: false,
+        };
+        let purse = Purse { id: RunId::from_bits(1).into(), account };
+        let check = |dimension, expect: Option<[&str; 5]>| {
+            assert_eq!(cells(&purse, dimension), expect.map(|cells| cells.map(str::to_owned)));
+        };
+        check(Dimension::Iterations, Some(["iterations", "10", "4", "1", "5"]));
+        check(Dimension::Tokens, Some(["tokens", "-", "700", "0", "-"]));
+        check(Dimension::Usd, Some(["usd", "$1.00", "$0.00", "$0.25", "$0.75"]));
+        check(Dimension::ToolCalls, None);
+        let usd = json!({ "limit": 1.0, "spent": 0.0, "reserved": 0.25, "left": 0.75 });
+        assert_eq!(super::account(&purse)["dimensions"]["usd"], usd);
+    }
+}

@@ -1,0 +1,66 @@
+//! What a store says of the budget of a run.
+
+use hermod_actors::{
+    Waits,
+    model::{Account, AccountId, Body, RunRow},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{fault::Fault, reader::Reader};
+
+/// The budget of a run: its account, and those above it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetDetail {
+    /// Its row.
+    pub row: RunRow,
+    /// Its own account first, then the one above, and so on up to the root.
+    pub accounts: Vec<Purse>,
+    /// The active time that it has used, in milliseconds; `None` if that is not known any more.
+    pub used_ms: Option<u64>,
+    /// The active time that it is allowed, in milliseconds; `None` without a limit.
+    pub wall_ms: Option<u64>,
+}
+
+/// An account with its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purse {
+    /// The id.
+    pub id: AccountId,
+    /// The account.
+    #[serde(flatten)]
+    pub account: Account,
+}
+
+impl Reader {
+    /// What a run may use up, and has.
+    pub async fn budget(&self, row: RunRow) -> Result<BudgetDetail, Fault> {
+        let (mut accounts, mut next) = (Vec::new(), Some(row.account));
+        while let Some(id) = next {
+            let Some(account) = self.account(id).await? else { break };
+            next = account.parent;
+            accounts.push(Purse { id, account });
+        }
+        let (mut waits, mut wall_ms, id) = (Waits::new(row.session), None, row.id);
+        self.records(row.session, 1, |(_, record)| {
+            waits.take(&record);
+            if let Body::RunAccepted(accepted) = &record.body
+                && accepted.run == id
+            {
+                wall_ms = accepted.spec.limits.wall_ms;
+            }
+            let by = if let Body::RunReopened(reopened) = &record.body {
+                Some((reopened.run, reopened.by))
+            } else if let Body::BudgetRaised(raised) = &record.body {
+                Some((raised.run, raised.by))
+            } else {
+                None
+            };
+            let more = by.filter(|(run, _)| *run == id).and_then(|(_, by)| by.wall_ms).unwrap_or(0);
+            wall_ms = wall_ms.map(|wall: u64| wall.saturating_add(more));
+            Ok::<(), Fault>(())
+        })
+        .await?;
+        let used_ms = waits.active_ms(id);
+        Ok(BudgetDetail { row: self.counted(row).await?, accounts, used_ms, wall_ms })
+    }
+}
