@@ -11,6 +11,7 @@ pub mod port;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+mod delegate_tool;
 mod hub;
 mod look;
 mod persistence;
@@ -22,11 +23,11 @@ mod supervisor;
 mod tool_executor;
 mod turn;
 
-pub use policy::Visible;
+pub use policy::{AnswerSource, Bill, Said, Visible};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    AnswerSource, Bill, Defaults, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest, RunResult,
-    Runtime, Said, SessionChoice, Steered, Vitals, Watch, World, questions,
+    Defaults, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest, RunResult, Runtime,
+    SessionChoice, Steered, Vitals, Watch, World, questions,
 };
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};

@@ -14,7 +14,7 @@ use futures::{FutureExt, future::BoxFuture};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::{
-    model::{Body, Cause, Durable, NoRoom, Record, RunEnded, Seq, SessionId, Timestamp},
+    model::{Body, Cause, Durable, NoRoom, Record, RunEnded, RunRow, Seq, SessionId, Timestamp},
     port::{Clock, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write, Written},
 };
 
@@ -385,4 +385,21 @@ pub(crate) async fn replay(
             return Ok(());
         }
     }
+}
+
+/// The records of a run that has ended, and of no other.
+pub(crate) async fn records_of(journal: &dyn Journal, row: &RunRow) -> Result<Vec<Arc<Record>>, ReadError> {
+    let (mut records, mut from) = (Vec::new(), row.first);
+    while from <= row.last {
+        let max = usize::try_from(row.last - from + 1).unwrap_or(PAGE).min(PAGE);
+        let page = Read::Records { session: row.session, from, max };
+        let Rows::Records(page) = journal.read(page).await? else {
+            return Err(ReadError::Unavailable("the journal answered another question".into()));
+        };
+        let Some(last) = page.last() else { break };
+        from = last.seq + 1;
+        let own = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));
+        records.extend(own.map(|stored| Arc::new(stored.record)));
+    }
+    Ok(records)
 }

@@ -12,10 +12,15 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
+    delegate_tool::DelegateTool,
     look::Look,
-    model::{Attempt, CallEnd, CallId, CallStatus, Hash, RunId, RunSpec, ToolCall, ToolSpec},
-    policy::{Unreadable, arguments, tool_name},
-    port::{Artifacts, Tool},
+    model::{Attempt, CallEnd, CallId, CallStatus, EffectClass, Hash, RunId, RunSpec, ToolCall, ToolSpec},
+    policy::{
+        Unreadable, arguments,
+        delegation::{DELEGATE_TASK, order},
+        tool_name,
+    },
+    port::{Artifacts, BadArguments, Tool},
     turn::{Fault, Plan},
 };
 
@@ -31,7 +36,8 @@ pub(crate) struct Tools {
 
 impl Tools {
     /// These tools, with so many calls at once.
-    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
+    pub(crate) fn new(mut tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
+        tools.push(Arc::new(DelegateTool::default()));
         let registry = tools.into_iter().map(|tool| (tool.spec().name.as_str().into(), tool)).collect();
         Self { registry, permits: Arc::new(Semaphore::new(calls)), artifacts }
     }
@@ -89,7 +95,11 @@ impl Tools {
                 return refuse(Fault::Unacceptable, &error.to_string(), None, ONE_OBJECT);
             }
         };
-        match catch_unwind(AssertUnwindSafe(|| tool.plan(&arguments, &spec.workspace))) {
+        let planned = || match **name == *DELEGATE_TASK {
+            true => order(&arguments, spec).map(|_| EffectClass::Once.into()).map_err(BadArguments::from),
+            false => tool.plan(&arguments, &spec.workspace),
+        };
+        match catch_unwind(AssertUnwindSafe(planned)) {
             Ok(Ok(intent)) => Plan::Admit { tool: Arc::clone(name), intent, arguments: hash(arguments) },
             Ok(Err(bad)) => refuse(Fault::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
             Err(_) => {

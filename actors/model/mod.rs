@@ -13,6 +13,7 @@ mod event;
 mod failure;
 mod hash;
 mod ids;
+mod inbox;
 mod message;
 mod outcome;
 mod past;
@@ -39,6 +40,7 @@ pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
+pub use inbox::Inbox;
 pub use message::{
     Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, Message, Opaque,
     Origin, ToolCall, Usage,

@@ -53,6 +53,8 @@ pub enum StopReason {
     Command,
     /// A signal to the process that runs it.
     Signal,
+    /// The run that had given it its task is ending.
+    Parent,
 }
 
 /// Why a run ended as it did, where the outcome alone does not say it.
@@ -144,6 +146,7 @@ impl fmt::Display for Cause {
             Self::Time { limit_ms } => write!(f, "{limit_ms} ms of active time are used up"),
             Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
+            Self::Stop { reason: StopReason::Parent } => f.write_str("with the run that gave it its task"),
             Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),
             Self::Quarantined { error } => write!(f, "quarantined: {error}"),
         }

@@ -1,8 +1,6 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
-mod answer;
 mod approvals;
-mod cost;
 mod narration;
 mod orders;
 mod pictures;
@@ -30,9 +28,7 @@ use crate::{
     session::{NotAccepted, SessionMsg},
     supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
 };
-pub use answer::{AnswerSource, Said};
 pub use approvals::{Question, questions};
-pub use cost::Bill;
 pub use orders::Steered;
 pub use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};

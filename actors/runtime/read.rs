@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use crate::{
     model::{Body, Ended, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
-    persistence::replay,
+    persistence::{records_of, replay},
+    policy::{Bill, said},
     port::{Read, ReadError, Rows},
-    runtime::{Bill, RunError, RunResult, Runtime, answer::said},
+    runtime::{RunError, RunResult, Runtime},
     turn::retold,
 };
-
-/// Records read at once.
-const PAGE: usize = 512;
 
 impl Runtime {
     /// A run's row.
@@ -52,7 +50,7 @@ impl Runtime {
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
-        let records = match self.records_of(&row).await {
+        let records = match records_of(&*self.journal, &row).await {
             // The outcome is known all the same.
             Err(ReadError::Record { session, seq, error }) => {
                 tracing::warn!(%session, run = %row.id, seq, %error, "a run's records cannot be read");
@@ -83,23 +81,6 @@ impl Runtime {
             started_at: row.started_at,
             ended_at: row.ended_at,
         })
-    }
-
-    /// The records of an ended run, and of no other.
-    async fn records_of(&self, row: &RunRow) -> Result<Vec<Arc<Record>>, ReadError> {
-        let (mut records, mut next) = (Vec::new(), row.first);
-        while next <= row.last {
-            let max = usize::try_from(row.last - next + 1).unwrap_or(PAGE).min(PAGE);
-            let page = Read::Records { session: row.session, from: next, max };
-            let Rows::Records(page) = self.journal.read(page).await? else {
-                return Err(another_answer());
-            };
-            let Some(last) = page.last() else { break };
-            next = last.seq + 1;
-            let own = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));
-            records.extend(own.map(|stored| Arc::new(stored.record)));
-        }
-        Ok(records)
     }
 }
 

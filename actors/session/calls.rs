@@ -263,7 +263,7 @@ impl Tasks {
     }
 
     /// A wait has nothing to say when it is aborted; but if it panics, nobody would ever come back from it.
-    fn vigil(&self) -> Vigil<impl Fn() + use<>> {
+    pub(super) fn vigil(&self) -> Vigil<impl Fn() + use<>> {
         let session = self.session.clone();
         Vigil(move || tell(&session, Inner::Broken))
     }
@@ -287,14 +287,14 @@ impl Tasks {
     }
 }
 
-fn tell(session: &ActorRef<SessionMsg>, said: Inner) {
+pub(super) fn tell(session: &ActorRef<SessionMsg>, said: Inner) {
     if session.cast(SessionMsg::Inner(said)).is_err() {
         tracing::debug!("a call ended after its session had gone");
     }
 }
 
 /// Does this if the task that holds it panics.
-struct Vigil<F: Fn()>(F);
+pub(super) struct Vigil<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Vigil<F> {
     fn drop(&mut self) {

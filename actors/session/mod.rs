@@ -6,6 +6,7 @@
 mod attempt;
 mod bounds;
 mod calls;
+mod inbox;
 mod output;
 mod said;
 mod seek;
@@ -25,9 +26,9 @@ use crate::{
     hub::Hub,
     model::{RunId, SessionId, Shortage, StopReason, Timestamp},
     persistence::{PersistenceMsg, Stored, Writing},
-    port::{Clock, JournalError},
+    port::{Clock, Journal, JournalError},
     provider::{Lease, Leases},
-    supervisor::{Address, ProvidersMsg},
+    supervisor::{Address, ProvidersMsg, SessionsMsg},
     tool_executor::{ToolExecutorMsg, Tools},
     turn::{Dormant, Input, NotRaised},
 };
@@ -39,6 +40,8 @@ pub(crate) use calls::CallTasks;
 #[derive(Debug, Clone)]
 pub(crate) struct Wiring {
     pub(crate) persistence: ActorRef<PersistenceMsg>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) sessions: Arc<Address<SessionsMsg>>,
     pub(crate) providers: Arc<Address<ProvidersMsg>>,
     pub(crate) executor: Arc<Address<ToolExecutorMsg>>,
     pub(crate) leases: Arc<Leases>,
@@ -77,6 +80,8 @@ pub(crate) enum SessionMsg {
     /// What it is at: only the testkit asks.
     #[cfg(feature = "testkit")]
     Look(crate::look::Look<State>),
+    /// Something waits in its inbox.
+    Rung,
     /// Its own.
     Inner(Inner),
 }
@@ -93,6 +98,7 @@ impl SessionMsg {
             | Self::Raise(..)
             | Self::Suspend(_)
             | Self::Rest(_)
+            | Self::Rung
             | Self::Inner(_) => false,
             #[cfg(feature = "testkit")]
             Self::Look(_) => false,
@@ -114,6 +120,7 @@ impl SessionMsg {
             | Self::Raise(..)
             | Self::Suspend(_)
             | Self::Rest(_)
+            | Self::Rung
             | Self::Inner(_) => return self,
             #[cfg(feature = "testkit")]
             Self::Look(_) => return self,
@@ -138,6 +145,8 @@ pub(crate) enum Inner {
     Stored(u64, Result<Stored, JournalError>),
     /// What was about to come has had its turn.
     GoOn,
+    /// What was read of its inbox.
+    Heard(inbox::Heard),
     /// `Rest`, behind whatever ended calls have said by then.
     Rest(RpcReplyPort<()>),
     /// A task that waited for a lease or a permit has panicked: the session dies of it, and is revived.
@@ -227,6 +236,8 @@ pub(crate) struct Arguments {
     /// `Opened` or `Revived`.
     pub(crate) first: Input,
     pub(crate) tasks: CallTasks,
+    /// Whether something waits in its inbox.
+    pub(crate) is_rung: bool,
     /// What has come in meanwhile.
     pub(crate) waiting: Vec<SessionMsg>,
 }
@@ -269,6 +280,7 @@ impl Actor for Session {
             | SessionMsg::Raise(..)
             | SessionMsg::RaiseAtRest(..)
             | SessionMsg::Suspend(_)
+            | SessionMsg::Rung
             | SessionMsg::Inner(_)) => {
                 state.take(message);
             }

@@ -12,12 +12,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{CallId, Now, SessionId},
+    model::{CallId, Now, RunSpec, SessionId},
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
         Arguments, Caller, Inner, Raising, SessionMsg, Wiring,
         calls::{Begun, Tasks},
+        inbox::Listening,
         seek,
         view::EncodedView,
     },
@@ -42,6 +43,7 @@ pub(crate) struct State {
     pub(super) begun: BTreeMap<Effect, Begun>,
     pub(super) tasks: Tasks,
     pub(super) view: EncodedView,
+    pub(super) listening: Listening,
     /// Who waits until nothing is on its way to disk; meanwhile nothing is started.
     pub(super) suspending: Option<RpcReplyPort<()>>,
 }
@@ -73,6 +75,8 @@ pub(super) enum Reply {
 
 pub(super) struct InFlight {
     pub(super) number: u64,
+    /// Who has something in its inbox when it is durable.
+    pub(super) rings: Vec<SessionId>,
     pub(super) inputs: Vec<Waiting>,
 }
 
@@ -92,7 +96,7 @@ impl fmt::Debug for State {
 impl State {
     /// A session at the beginning of an incarnation.
     pub(super) fn begin(me: ActorRef<SessionMsg>, arguments: Arguments) -> Self {
-        let Arguments { id, wiring, dormant, first, tasks, waiting } = arguments;
+        let Arguments { id, wiring, dormant, first, tasks, is_rung, waiting } = arguments;
         let mut state = Self {
             id,
             epoch: (wiring.clock.monotonic_ms(), dormant.active_ms()),
@@ -107,9 +111,13 @@ impl State {
             granted: BTreeMap::new(),
             begun: BTreeMap::new(),
             view: EncodedView::default(),
+            listening: Listening::default(),
             suspending: None,
         };
         waiting.into_iter().for_each(|message| state.take(message));
+        if is_rung {
+            state.rung();
+        }
         state.go_on();
         state
     }
@@ -149,6 +157,8 @@ impl State {
             SessionMsg::Inner(Inner::Permitted(input, permit)) => {
                 self.wait(input, None, Some(Grant::Permit(permit)));
             }
+            SessionMsg::Rung => self.rung(),
+            SessionMsg::Inner(Inner::Heard(heard)) => self.heard(heard),
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
             #[cfg(feature = "testkit")]
             SessionMsg::Look(_) => {}
@@ -211,6 +221,14 @@ impl State {
         }
     }
 
+    /// What the share of a subagent's result in its parent's view depends on.
+    pub(super) fn shares(&self) -> (Option<Arc<RunSpec>>, Vec<(CallId, usize)>) {
+        match &self.life {
+            Life::Awake(turn) => (turn.current().map(|(_, spec)| Arc::clone(spec)), turn.batches()),
+            Life::Dormant(..) | Life::Waking => (None, Vec::new()),
+        }
+    }
+
     /// Whether all its runs have ended, and nothing is waited for.
     fn is_idle(&self) -> bool {
         let has_work = match &self.life {
@@ -219,7 +237,11 @@ impl State {
             Life::Dormant(dormant, _) => !dormant.is_new(),
             Life::Waking => true,
         };
-        !has_work && self.waiting.is_empty() && self.in_flight.is_none() && self.begun.is_empty()
+        !has_work
+            && self.waiting.is_empty()
+            && self.in_flight.is_none()
+            && self.begun.is_empty()
+            && self.listening.is_quiet()
     }
 
     /// Lets the supervisor see whether it is idle.
@@ -286,6 +308,16 @@ impl State {
                         self.tasks.not_made((call, attempt), "there was no lease for it")
                     }
                 },
+                Effect::Run { call, attempt } | Effect::End { call, attempt }
+                    if let Some(end) = turn.delegated(call) =>
+                {
+                    self.tasks.delegated((call, attempt), end)
+                }
+                Effect::Await { call, n } => {
+                    let child = turn.subagent(call, n);
+                    child.into_iter().for_each(|child| self.tasks.ring(child.session));
+                    Begun::Call(CancellationToken::new())
+                }
                 Effect::Run { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Permit(permit)) => self.tasks.run(turn, (call, attempt), permit),
                     None if turn.is_of_before(call) => {

@@ -23,11 +23,15 @@ impl State {
         number: u64,
         stored: Result<Stored, JournalError>,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(InFlight { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number) else {
+        let Some(InFlight { inputs, rings, .. }) = self.in_flight.take_if(|flight| flight.number == number)
+        else {
             return Ok(());
         };
         match stored? {
-            Stored::Appended(records) => self.durable(&records, inputs),
+            Stored::Appended(records) => {
+                self.durable(&records, inputs);
+                rings.into_iter().for_each(|session| self.tasks.ring(session));
+            }
             Stored::Refused(Refusal::NoAllowance(refusal)) => {
                 self.put_back(inputs);
                 let input = Input::Refused(refusal);

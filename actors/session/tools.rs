@@ -13,7 +13,8 @@ use crate::{
     policy::arguments,
     port::{ArtifactName, Boot, Found, Invocation, Progress, Shelf, Tool},
     session::{
-        calls::{Begun, Guard, Tasks},
+        Inner,
+        calls::{Begun, Guard, Tasks, tell},
         output::presentable,
         said::Published,
         watchdog,
@@ -77,6 +78,14 @@ impl Tasks {
         };
         self.tasks.spawn(task.instrument(span));
         Begun::Call(cancel)
+    }
+
+    /// The call has given tasks away: it ends by what is heard of them, unless they are done in the background.
+    pub(super) fn delegated(&self, (call, attempt): (CallId, Attempt), end: Option<CallEnd>) -> Begun {
+        if let Some(end) = end {
+            tell(&self.session, Inner::Input(Input::ToolEnded { call, attempt, end }));
+        }
+        Begun::Call(CancellationToken::new())
     }
 
     fn called(

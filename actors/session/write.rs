@@ -39,7 +39,7 @@ impl State {
         // What would not be due any more is cancelled at once: cancelling does not need to be durable.
         Tasks::cancel_all_but(&mut self.begun, &draft.due());
         let decision = draft.finish();
-        if decision.records.is_empty() {
+        if decision.is_empty() {
             self.answer(inputs, now.at);
             self.begin_due();
         } else {
@@ -130,9 +130,11 @@ impl State {
         let fence = decision.fence;
         let mut append = Append::new(self.id, fence, last + 1, decision.records);
         (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
+        (append.take, append.send, append.found) = (decision.take, decision.send, decision.found);
+        let rings = append.send.iter().map(|(session, _)| *session).collect();
         self.appends += 1;
         let (number, me) = (self.appends, self.me.clone());
-        self.in_flight = Some(InFlight { number, inputs });
+        self.in_flight = Some(InFlight { number, rings, inputs });
         let reply = Box::new(move |stored| {
             if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");

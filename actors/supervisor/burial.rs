@@ -8,16 +8,17 @@ use tokio::sync::oneshot;
 use crate::{
     hub::Live,
     model::{
-        Amounts, Body, Cause, Ended, Incarnation, Outcome, Record, RunEnded, RunId, RunRow, RunState, Seq,
-        SessionId, Settle,
+        Amounts, Body, Cause, Child, Ended, Inbox, Incarnation, Outcome, Record, RunEnded, RunId, RunRow,
+        RunState, Seq, SessionId, Settle, StopReason,
     },
     persistence::{PersistenceMsg, Stored},
-    port::{Append, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
+    port::{Append, InboxItem, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
     session::Wiring,
     supervisor::{
-        Writer,
+        SessionsMsg, Writer,
         opening::{Unopened, other_question},
     },
+    turn::ONE_CHILD,
 };
 
 /// Takes a session over and ends its open runs, or the one of them that is named, as `failed` for this cause. What their
@@ -36,13 +37,12 @@ pub(super) async fn bury(
         Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
         Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),
     };
-    let open: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(Unopened::Read)? {
-        Rows::Runs(rows) => rows
-            .into_iter()
-            .filter(|row| row.session == session && only.is_none_or(|only| row.id == only))
-            .collect(),
+    let all: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(Unopened::Read)? {
+        Rows::Runs(rows) => rows,
         Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Vec::new(),
     };
+    let is_it = |row: &&RunRow| row.session == session && only.is_none_or(|only| row.id == only);
+    let open: Vec<RunRow> = all.iter().filter(is_it).cloned().collect();
     if open.is_empty() {
         return Ok(incarnation);
     }
@@ -54,6 +54,13 @@ pub(super) async fn bury(
         let body = Body::RunEnded(RunEnded { run, ended: ended.clone(), iterations, usage });
         append.records.push(Arc::new(Record { at, active_ms, body }));
         append.ledger.settle.extend(settled(journal, row).await.map_err(Unopened::Read)?);
+        append.send.extend(heirs(session, row, &all));
+        append.ledger.settle.extend(row.parent.map(|parent| Settle {
+            account: parent.call.run.into(),
+            reserved: ONE_CHILD,
+            spent: Amounts::default(),
+            refund: Amounts::default(),
+        }));
         append.index.push(Index::Run(Box::new(RunRow {
             state: RunState::Ended,
             ended_at: Some(at),
@@ -62,6 +69,7 @@ pub(super) async fn bury(
             ..row.clone()
         })));
     }
+    let rings: Vec<SessionId> = append.send.iter().map(|(session, _)| *session).collect();
     match write(&wiring.persistence, Write::Append(Box::new(append))).await? {
         Stored::Appended(records) => {
             for (record, seq) in records.into_iter().zip(last + 1..) {
@@ -71,11 +79,30 @@ pub(super) async fn bury(
                 wiring.hub.settled(row.id);
                 wiring.tools.abandon(row.id);
             }
+            for session in rings {
+                if wiring.sessions.cast(SessionsMsg::Ring(session)).is_err() {
+                    tracing::debug!(%session, "the supervisor of sessions is gone");
+                }
+            }
             Ok(incarnation)
         }
         Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),
         Stored::Opened(_) | Stored::Closed(_) | Stored::Delivered => Err(other_question()),
     }
+}
+
+/// Who hears of it: the run that had given it its task, and the subagents that worked for it.
+fn heirs<'a>(
+    session: SessionId,
+    row: &'a RunRow,
+    open: &'a [RunRow],
+) -> impl Iterator<Item = (SessionId, InboxItem)> + 'a {
+    let child = Child { session, run: row.id };
+    let parent =
+        row.parent.map(|parent| (parent.session, Inbox::ChildEnded { call: parent.call, child }.item()));
+    let own = open.iter().filter(|other| other.parent.is_some_and(|parent| parent.call.run == row.id));
+    let stop = |run| Inbox::Stop { run, reason: StopReason::Parent };
+    parent.into_iter().chain(own.map(move |own| (own.session, stop(own.id).item())))
 }
 
 /// How long the session has been alive, by its last record: for the limits of its other runs time goes on from there. What

@@ -221,7 +221,7 @@ impl Directory {
     }
 
     /// Gives the session its next actor, unless it has died too often where it stands.
-    async fn wake(&mut self, session: SessionId, (dormant, incarnation): Opened) {
+    async fn wake(&mut self, session: SessionId, (dormant, incarnation, is_rung): Opened) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.reads = 0;
         entry.incarnation = Some(incarnation);
@@ -248,7 +248,7 @@ impl Directory {
         entry.tasks = CallTasks::default();
         self.foundation.roster.note(session, entry);
         let (wiring, tasks) = (Arc::clone(&self.foundation.wiring), entry.tasks.clone());
-        let arguments = Arguments { id: session, wiring, dormant, first, tasks, waiting };
+        let arguments = Arguments { id: session, wiring, dormant, first, tasks, is_rung, waiting };
         match Actor::spawn_linked(None, Session, arguments, self.me.get_cell()).await {
             Ok((actor, _)) => {
                 self.actors.insert(actor.get_id(), session);

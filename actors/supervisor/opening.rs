@@ -34,8 +34,8 @@ impl From<ReadError> for Unopened {
     }
 }
 
-/// A session that can be woken up.
-pub(crate) type Opened = (Dormant, Incarnation);
+/// A session that can be woken up, as whom, and whether something waits in its inbox.
+pub(crate) type Opened = (Dormant, Incarnation, bool);
 
 /// Reads the journal of a session that `opening` takes over, behind whatever an earlier incarnation still has in the queue.
 pub(super) async fn open(
@@ -56,7 +56,7 @@ pub(super) async fn open(
         let (read, last) = (dormant.last(), opened.last);
         return Err(Unopened::Unreadable(format!("its journal has {read} records of {last}")));
     }
-    Ok((dormant, opened.incarnation))
+    Ok((dormant, opened.incarnation, !opened.inbox.is_empty()))
 }
 
 async fn fold(journal: &dyn Journal, session: SessionId) -> Result<Dormant, Unopened> {

@@ -109,10 +109,12 @@ impl Actor for Root {
         let cell = me.get_cell();
         let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
         let writing = Arc::new(Writing::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
-        let arguments = (journal, Arc::clone(&writing));
+        let arguments = (Arc::clone(&journal), Arc::clone(&writing));
         let (persistence, _) = Actor::spawn_linked(None, Persistence, arguments, cell.clone()).await?;
         let wiring = Arc::new(Wiring {
             persistence: persistence.clone(),
+            journal,
+            sessions: Arc::default(),
             providers: Arc::default(),
             executor: Arc::default(),
             leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
@@ -130,7 +132,8 @@ impl Actor for Root {
             roster: Arc::clone(&roster),
         });
         let admission = Arc::new(Semaphore::new(parts.submissions));
-        let doors = Doors { sessions: Arc::default(), roster, wiring, admission };
+        let sessions = Arc::clone(&wiring.sessions);
+        let doors = Doors { sessions, roster, wiring, admission };
         let mut children = Vec::new();
         for part in Part::ALL {
             let id = part.start(cell.clone(), &foundation, &doors).await?;

@@ -26,6 +26,8 @@ pub(crate) enum SessionsMsg {
     To(SessionId, Arc<NewSession>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
+    /// Something waits in the inbox of that session, which is opened if it is not live.
+    Ring(SessionId),
     /// Ends a run as `failed(crash_loop)` of this, without opening its session; answered when that is on disk.
     GiveUp((SessionId, RunId), String, RpcReplyPort<()>),
     /// Ends all tasks and all sessions, without a record; nothing is opened any more.
@@ -90,6 +92,7 @@ impl Actor for SessionSupervisor {
                 directory.deliver(session, Some(new), Some(message));
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
+            SessionsMsg::Ring(session) => directory.deliver(session, None, Some(SessionMsg::Rung)),
             SessionsMsg::GiveUp(which, error, reply) => directory.give_up(which, error, reply),
             SessionsMsg::Suspend(reply) => directory.suspend(reply),
             SessionsMsg::Look(look) => look.at(directory)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Amounts, Answer, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, LateSettled, ModelAnswered,
-        ModelRef, ModelStarted, Usage,
+        ModelRef, ModelStarted, Outcome, Usage,
     },
     mutation::{Mutation, planted},
     turn::{
@@ -14,7 +14,7 @@ use crate::{
         draft::Draft,
         ladder::Verdict,
         limits,
-        run::Step,
+        run::{Run, Step},
     },
 };
 
@@ -53,7 +53,7 @@ impl Draft {
 
     /// Whether this is the attempt under way.
     pub(super) fn is_asked(&self, call: CallId, attempt: Attempt) -> bool {
-        self.run().and_then(super::run::Run::asking).is_some_and(|s| s.call == call && s.attempt == attempt)
+        self.run().and_then(Run::asking).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
 
     pub(super) fn answered(&mut self, started: &ModelStarted, answer: &Answer, plans: &[Plan]) {
@@ -80,7 +80,12 @@ impl Draft {
             return;
         }
         if let Some(ended) = ended {
-            return self.end_run(ended);
+            // A last word is none before all subagents have ended and what they have to say is heard.
+            let is_last = ended.outcome != Outcome::Completed || self.run().is_some_and(Run::has_said_all);
+            if is_last {
+                self.end_run(ended);
+            }
+            return;
         }
         self.plan(call, plans);
         self.skip_for_messages();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallEnd, CallEnded, CallId, CallStarted, CallStatus, Cause, Ended, Failure, FailureClass,
-        Incarnation, Ledger, ModelFailed, Now, Outcome, Record, RunAccepted, RunEnded, RunId, RunRow,
-        RunStopping, SessionOpened, StopReason, Usage,
+        Body, CallEnd, CallEnded, CallId, CallStarted, CallStatus, Cause, Dimension, Ended, Failure,
+        FailureClass, Incarnation, Ledger, ModelFailed, Now, Outcome, Record, RunAccepted, RunEnded, RunId,
+        RunRow, RunStopping, SessionId, SessionOpened, StopReason, Usage,
     },
     mutation::{Mutation, planted},
     policy::Candidate,
-    port::Index,
+    port::{Founded, InboxItem, Index},
     turn::{
         Effect, Input, Outlook, Turn, Want,
         grace::Refused,
@@ -32,6 +32,19 @@ pub(crate) struct Decision {
     pub(crate) index: Vec<Index>,
     /// The idempotency key they bring.
     pub(crate) key: Option<(Arc<str>, RunId)>,
+    /// The rows of the inbox that they take in.
+    pub(crate) take: Vec<u64>,
+    /// What others find in their inboxes.
+    pub(crate) send: Vec<(SessionId, InboxItem)>,
+    /// The sessions that begin with them.
+    pub(crate) found: Vec<Founded>,
+}
+
+impl Decision {
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.take.is_empty()
+    }
 }
 
 /// See the module.
@@ -41,7 +54,7 @@ pub(crate) struct Draft {
     pub(super) now: Now,
     pub(super) decision: Decision,
     /// What did not fit when this was decided before.
-    refused: Option<Refused>,
+    pub(super) refused: Option<Refused>,
     /// The row of the run whose terminal record is being written, as it was before.
     pub(super) before_end: Option<RunRow>,
 }
@@ -102,12 +115,19 @@ impl Draft {
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Raise { run, by } => self.raise(*run, by),
+            Input::ChildEnded(ended) => self.hear_end(ended),
+            Input::FromInbox { row, says } => {
+                self.decision.take.push(*row);
+                self.feed(says);
+            }
+            Input::Nothing => {}
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => {
                 let run = self.run().map(|run| run.id);
                 self.refused = Some(Refused { refusal: refusal.clone(), run });
             }
         }
+        self.delegate();
     }
 
     /// Whether this is a submission with a history for a session that has one of its own.
@@ -123,10 +143,12 @@ impl Draft {
         }
         let seeks = self.turn.due(self.now).into_iter().filter_map(|effect| match effect {
             Effect::Seek { call, attempt } if call.n == 0 => Some(Want::Lease { call, attempt }),
+            Effect::Seek { call, .. } if self.call(call).is_some_and(Call::delegates) => None,
             Effect::Seek { call, attempt } => Some(Want::Permit { call, attempt }),
             Effect::Ask { .. }
             | Effect::Run { .. }
             | Effect::End { .. }
+            | Effect::Await { .. }
             | Effect::WakeAt(_)
             | Effect::WakeAtActive(_) => None,
         });
@@ -140,7 +162,9 @@ impl Draft {
 
     /// All that was decided.
     pub(crate) fn finish(mut self) -> Decision {
-        if let Some(refused) = self.refused.take().filter(|_| !self.has_raised()) {
+        if self.refused_dimension().is_some()
+            && let Some(refused) = self.refused.take().filter(|_| !self.has_raised())
+        {
             self.end_for_want_of(&refused);
         }
         self.decision.fence = self.turn.incarnation;
@@ -199,6 +223,12 @@ impl Draft {
         self.refused.is_none() && self.run().is_some_and(|run| run.stopping.is_none())
     }
 
+    /// In which dimension a reservation was refused that the run cannot go on without. Of `children` its model is told.
+    pub(super) fn refused_dimension(&self) -> Option<Dimension> {
+        let refused = self.refused.as_ref().map(|refused| refused.refusal.dimension);
+        refused.filter(|dimension| *dimension != Dimension::Children)
+    }
+
     /// The attempt of a tool call that was started, 0 if none was.
     fn attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
@@ -237,10 +267,9 @@ impl Draft {
     }
 
     fn start(&mut self, call: CallId, attempt: u32) {
-        let admitted = self.may_start()
-            && self
-                .call(call)
-                .is_some_and(|call| matches!(call.state, CallState::Admitted(n) if n == attempt));
+        let waits =
+            |call: &Call| matches!(call.state, CallState::Admitted(n) if n == attempt) && !call.delegates();
+        let admitted = self.may_start() && self.call(call).is_some_and(waits);
         if admitted {
             let (incarnation, boot) = (self.turn.incarnation, Arc::clone(&self.turn.boot));
             self.push(Body::CallStarted(CallStarted {
@@ -297,13 +326,15 @@ impl Draft {
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let asking = run.asking().map(|started| (started.call, started.attempt));
         // Started in this very draft: nothing has been done yet, and nothing will be.
-        let here = |call: &&Call| matches!(&call.state, CallState::Started(s, _) if self.started_here(s.call, s.attempt));
+        let here = |call: &&Call| matches!(&call.state, CallState::Started(s, _) if self.started_here(s.call, s.attempt) && !call.delegates());
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         let doubtful = run.doubtful();
-        if run.open_calls() == 0 && unstarted.is_empty() && doubtful.is_empty() && asking.is_none() {
+        let is_at_rest = run.open_calls() == 0 && !run.has_live();
+        if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && asking.is_none() {
             return self.end_run(ended);
         }
         self.push(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
+        self.stop_subagents();
         if let Some((call, attempt)) = asking {
             let failure = Failure::new(FailureClass::Cancelled, "the run was stopped");
             self.push(Body::ModelFailed(ModelFailed {
@@ -328,14 +359,17 @@ impl Draft {
     pub(super) fn end_if_stopped(&mut self) {
         let Some(run) = self.run() else { return };
         let open = run.calls().iter().any(|call| !matches!(call.state, CallState::Ended(_)));
-        if let (Some(ended), false) = (&run.stopping, open) {
+        if let (Some(ended), false) = (&run.stopping, open || run.has_live()) {
             let ended = ended.clone();
             self.end_run(ended);
         }
     }
 
-    /// Writes the terminal record of the run under way.
+    /// Writes the terminal record of the run under way; but not before its subagents have ended.
     pub(super) fn end_run(&mut self, ended: Ended) {
+        if self.run().is_some_and(Run::has_live) {
+            return self.wind_down(ended);
+        }
         if let Some(run) = self.run() {
             let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.made(), run.usage);
             self.push(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));

@@ -74,7 +74,8 @@ impl Turn {
             Body::RunReopened(reopened) => self.reopened(reopened),
             Body::BudgetRaised(raised) => self.raised(raised),
             // What follows from an answer is a record too.
-            Body::ApprovalAnswered(_) | Body::ChildEnded(_) => {}
+            Body::ApprovalAnswered(_) => {}
+            Body::ChildEnded(ended) => self.child_ended(ended),
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
@@ -103,7 +104,7 @@ impl Turn {
         let mut run = Run {
             id: queued.accepted.run,
             leg: 1,
-            is_delegated: queued.accepted.parent.is_some(),
+            parent: queued.accepted.parent,
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
             began: now,
@@ -114,6 +115,9 @@ impl Turn {
             spent: Amounts::default(),
             caps: Vec::new(),
             ladder: Ladder::default(),
+            subagents: Vec::new(),
+            failed_tasks: Vec::new(),
+            graces: 0,
             exhausted: None,
             stopping: None,
             step: Step::Asking(Asking::first(0)),
@@ -163,7 +167,7 @@ impl Turn {
         };
         if answer.calls.is_empty() || run.exhausted.is_some() {
             run.step = Step::Said(answer);
-            return;
+            return self.go_on_with_results();
         }
         let calls = answer.calls.iter().zip(1..).map(|(call, n)| Call {
             id: CallId { n, ..answered.call },
@@ -251,6 +255,7 @@ impl Turn {
         if let Some(call) = self.call(started.call) {
             call.state = CallState::Started(Arc::new(started.clone()), now.at);
         }
+        self.gave(started);
     }
 
     fn call_lost(&mut self, lost: &CallLost) {
@@ -292,11 +297,14 @@ impl Turn {
         let results: Option<Vec<_>> = acting.answer.calls.iter().zip(&acting.calls).map(result).collect();
         let Some(results) = results else { return };
         run.ladder.acted(&acting.answer.text, results.iter().map(|result| &*result.tool));
+        let calls: Vec<CallId> = acting.calls.iter().map(|call| call.id).collect();
         self.history.step(named(&acting.answer, &results), results);
         run.iteration += 1;
         run.step = Step::Asking(run.next_call());
         let id = run.id;
         self.show_messages(id);
+        self.forget_results(&calls);
+        self.show_results();
     }
 
     fn asked(&mut self, call: CallId) -> Option<&mut Asking> {

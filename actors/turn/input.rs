@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, Attempt, BootId, CallEnd, CallId, Failure, Hash, Image, Incarnation, ModelRef, ModelStarted,
-        NoAllowance, NotAnswered, Past, Raised, RunId, RunSpec, StopReason, Timestamp, Verdict,
+        Answer, Attempt, BootId, CallEnd, CallId, ChildEnded, Failure, Hash, Image, Incarnation, ModelRef,
+        ModelStarted, NoAllowance, NotAnswered, Past, Raised, RunId, RunSpec, StopReason, Timestamp, Verdict,
     },
     policy::{Otherwise, Standing},
     port::Intent,
@@ -49,6 +49,12 @@ pub(crate) enum Input {
     Steer { run: RunId, text: Arc<str>, next: RunId },
     /// The limits of a run are to be raised; one that has used them up goes on.
     Raise { run: RunId, by: Raised },
+    /// A subagent has ended.
+    ChildEnded(Arc<ChildEnded>),
+    /// What a row of the inbox says: taken in, it is deleted, whatever comes of it.
+    FromInbox { row: u64, says: Box<Input> },
+    /// A row of the inbox that says nothing any more.
+    Nothing,
     /// A time that was waited for has come; which one, `now` tells.
     Woke,
     /// What was decided did not fit the budget: decide again without it.
@@ -95,6 +101,8 @@ pub(crate) enum Effect {
     End { call: CallId, attempt: Attempt },
     /// Wait for what the call needs before it may start: a lease (n = 0) or a permit.
     Seek { call: CallId, attempt: Attempt },
+    /// See to it that this subagent is at work: its end is heard from the inbox.
+    Await { call: CallId, n: u32 },
     /// Wake up at this time of the wall clock.
     WakeAt(Timestamp),
     /// Wake up when the session has been alive so long, in milliseconds.
@@ -109,6 +117,7 @@ impl Effect {
             Self::Ask { .. }
             | Self::End { .. }
             | Self::Seek { .. }
+            | Self::Await { .. }
             | Self::WakeAt(_)
             | Self::WakeAtActive(_) => None,
         }
@@ -123,7 +132,11 @@ impl Effect {
     pub(crate) const fn is_timer(&self) -> bool {
         match self {
             Self::WakeAt(_) | Self::WakeAtActive(_) => true,
-            Self::Ask { .. } | Self::Run { .. } | Self::End { .. } | Self::Seek { .. } => false,
+            Self::Ask { .. }
+            | Self::Run { .. }
+            | Self::End { .. }
+            | Self::Seek { .. }
+            | Self::Await { .. } => false,
         }
     }
 }

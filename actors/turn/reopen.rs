@@ -76,11 +76,13 @@ impl Turn {
         let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
         run.spec = with(&run.spec, &reopened.by);
         run.leg = reopened.leg;
-        run.iteration = run.made() + 1;
+        let is_used = !matches!(&run.step, Step::Asking(Asking { since: None, .. }));
+        run.graces += u32::from(is_used && run.is_in_grace());
+        run.iteration += u32::from(is_used);
         run.ladder = Ladder::default();
         run.stopping = None;
         run.exhausted = None;
-        run.step = Step::Asking(Asking::first(0));
+        run.step = Step::Asking(run.next_call());
         self.phase = Phase::Running(run);
         self.history.begin(go_on(&reopened.by));
         for message in self.messages_at_begin() {
@@ -116,7 +118,7 @@ impl Draft {
         let Turn { queue, reopenable, .. } = &self.turn;
         let of = |run: &&Run| run.id == id;
         let (limits, leg) = if let Some(run) = self.run().filter(of) {
-            if run.stopping.is_some() {
+            if run.stopping.is_some() || run.exhausted.is_some() {
                 return Err(NotRaised::Ending);
             }
             (&run.spec.limits, None)
@@ -124,7 +126,7 @@ impl Draft {
             (&queued.accepted.spec.limits, None)
         } else {
             let run = reopenable.as_deref().filter(of).ok_or(NotRaised::GoneOn)?;
-            if run.is_delegated {
+            if run.parent.is_some() {
                 return Err(NotRaised::Taken);
             }
             (&run.spec.limits, Some(run.leg + 1))

@@ -10,6 +10,7 @@ use crate::{
     policy::{Billing, billing},
     port::Index,
     turn::{
+        delegate::ONE_CHILD,
         draft::Draft,
         run::{Queued, Run},
     },
@@ -18,6 +19,9 @@ use crate::{
 impl Draft {
     /// Books what a record reserves, spends and gives back; called before it is folded.
     pub(super) fn account(&mut self, body: &Body) {
+        if let Body::RunEnded(ended) = body {
+            self.tell_parent(ended.run);
+        }
         let asking = self.run().and_then(Run::asking).cloned();
         let never_made = self.ends_here(body);
         let ledger = &mut self.decision.ledger;
@@ -42,7 +46,10 @@ impl Draft {
                 spent: late.spent(),
                 refund: late.booked,
             }),
-            Body::CallStarted(started) => reserve(ledger, started.call.run.into(), ONE_CALL),
+            Body::CallStarted(started) => {
+                let children = Some(started.children.len() as u64).filter(|children| *children > 0);
+                reserve(ledger, started.call.run.into(), Amounts { children, ..ONE_CALL });
+            }
             Body::RunReopened(reopened) => raise(ledger, reopened.run.into(), reopened.by.budget),
             Body::BudgetRaised(raised) => raise(ledger, raised.run.into(), raised.by.budget),
             Body::CallEnded(ended) if ended.attempt > 0 => spend_call(ledger, ended.call.run.into()),
@@ -63,6 +70,11 @@ impl Draft {
             | Body::ChildEnded(_)
             | Body::ApprovalAnswered(_) => {}
         }
+    }
+
+    /// Gives the place of an ended subagent back to the account of the run that it worked for.
+    pub(super) fn release(&mut self, account: AccountId) {
+        settle(&mut self.decision.ledger, account, &ONE_CHILD, &Amounts::default());
     }
 
     /// Whether a record ends a call that starts in this very draft.

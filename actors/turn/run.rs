@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
-        Dimension, EffectClass, Ended, ModelRef, ModelStarted, NoAllowance, Now, Outcome, RunAccepted, RunId,
-        RunSpec, Seq, Timestamp, Usage,
+        Dimension, EffectClass, Ended, ModelRef, ModelStarted, NoAllowance, Now, Outcome, Parent,
+        RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
     turn::{
         asking::{Asked, Asking, Pause},
+        delegate::{FailedTask, Subagent},
         input::Effect,
         ladder::Ladder,
     },
@@ -38,8 +39,8 @@ pub(super) struct Run {
     pub(super) id: RunId,
     /// Which of its legs this is, from 1: each ends with an outcome.
     pub(super) leg: u32,
-    /// Whether another run waits for its result.
-    pub(super) is_delegated: bool,
+    /// Whose task it is.
+    pub(super) parent: Option<Parent>,
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) began: Now,
@@ -56,6 +57,12 @@ pub(super) struct Run {
     pub(super) caps: Vec<(ModelRef, u64)>,
     /// What answers that are not plain have left behind.
     pub(super) ladder: Ladder,
+    /// The subagents that its model has not been told the end of.
+    pub(super) subagents: Vec<Subagent>,
+    /// The tasks given away that have failed.
+    pub(super) failed_tasks: Vec<FailedTask>,
+    /// How many iteration numbers grace calls of earlier legs have taken.
+    pub(super) graces: u32,
     /// What it had no allowance for: only the grace call is made any more.
     pub(super) exhausted: Option<NoAllowance>,
     /// How it is to end, once it is being stopped.
@@ -152,11 +159,12 @@ impl Run {
 
     /// How many iterations have begun: the present one counts once its model call was started. The grace call is none.
     pub(super) const fn made(&self) -> u32 {
-        match &self.step {
+        let begun = match &self.step {
             Step::Asking(_) | Step::Said(_) if self.exhausted.is_some() => self.iteration - 1,
             Step::Asking(Asking { since: None, .. }) => self.iteration - 1,
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => self.iteration,
-        }
+        };
+        begun - self.graces
     }
 
     /// The started model call.
@@ -301,6 +309,7 @@ impl Run {
             }
             Step::Asking(_) | Step::Said(_) => {}
         }
+        due.extend(self.live().map(|subagent| Effect::Await { call: subagent.call, n: subagent.n }));
         if self.stopping.is_none() && !self.is_uncounted(now) {
             due.extend(self.time_limits(now).map(|(end, ..)| Effect::WakeAtActive(end)));
         }

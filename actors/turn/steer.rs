@@ -144,7 +144,11 @@ impl Draft {
     /// none waits already; else the next run reads it in front of everything, whenever that is.
     pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &Ended) {
         let idle = matches!(self.turn.phase, Phase::Idle);
-        if !idle || ended.outcome != Outcome::Completed {
+        // A subagent's conversation ends with its task: what comes after is heard by nobody.
+        if !idle
+            || ended.outcome != Outcome::Completed
+            || spec.delegation.is_some_and(|delegation| delegation.depth > 0)
+        {
             return;
         }
         let unread = &self.turn.steering.unread;

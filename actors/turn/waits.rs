@@ -177,6 +177,7 @@ impl Waits {
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(Wait { what: Awaited::Model { model, attempt }, since, until })
             }
+            Effect::Await { .. } => None,
             Effect::Run { call, .. } if self.subagents.of_call(call).is_some() => None,
             Effect::Run { call, attempt } => {
                 let (tool, arguments, _) = self.turn.tool_call(call)?;

@@ -65,30 +65,18 @@ pub(crate) fn child_text(task: &Task) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::{
-        model::{Amounts, ModelRef},
-        testkit::{MemoryJournal, ScriptedProvider, says, world},
-    };
+    use crate::model::Amounts;
 
     pub(in crate::policy::delegation) fn parent() -> RunSpec {
-        let nobody = ScriptedProvider::new(std::time::Duration::ZERO, |_| Ok(says("")));
-        let spec = world(std::sync::Arc::new(MemoryJournal::new()), nobody, vec![]).defaults.spec;
-        let model = |name: &str| ModelRef { provider: "p".into(), model: name.into() };
-        RunSpec {
-            chain: vec![model("a"), model("b"), model("c")],
-            traits: vec![],
-            tools: vec![DELEGATE_TASK.into(), "read".into(), "write".into()],
-            delegation: Some(Delegation {
-                depth: 0,
-                max_depth: 2,
-                max_children: 3,
-                iterations: 50,
-                shared: false,
-                progress_ms: None,
-            }),
-            ..spec
-        }
+        let spec = json!({
+            "chain": ["p/a", "p/b", "p/c"], "workspace": "/w", "task": "t",
+            "tools": [DELEGATE_TASK, "read", "write"], "limits": {"max_tokens": 100},
+            "delegation": {"depth": 0, "max_depth": 2, "max_children": 3, "iterations": 50},
+        });
+        serde_json::from_value(spec).unwrap()
     }
 
     fn child(task: &Task, parent: &RunSpec) -> Option<RunSpec> {

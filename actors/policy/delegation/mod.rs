@@ -7,4 +7,4 @@ mod task;
 
 pub(crate) use child::{child_spec, child_text};
 pub(crate) use spec::{DELEGATE_TASK, tool_spec};
-pub(crate) use task::{Order, Task, order};
+pub(crate) use task::{Misorder, Order, Task, order};

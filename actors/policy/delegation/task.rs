@@ -3,10 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    model::{Amounts, Hash, Hasher, ModelRef, RunSpec},
-    port::BadArguments,
-};
+use crate::model::{Amounts, Hash, Hasher, ModelRef, RunSpec};
 
 /// Nano-dollars in a dollar.
 const NANO: f64 = 1e9;
@@ -18,6 +15,17 @@ pub(crate) struct Order {
     pub(crate) tasks: Vec<Task>,
     /// Whether whoever gives them goes on meanwhile.
     pub(crate) background: bool,
+}
+
+/// What is wrong with the arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misorder {
+    /// The field, as a path such as `tasks[1].goal`; `None` if it is the whole.
+    pub(crate) field: Option<String>,
+    /// What is wrong, with the value.
+    pub(crate) error: String,
+    /// What to do instead.
+    pub(crate) hint: String,
 }
 
 /// A task for a subagent.
@@ -96,7 +104,7 @@ struct Budget {
 }
 
 /// What a call of a run with this spec gives away, or why that is not acceptable.
-pub(crate) fn order(arguments: &Value, parent: &RunSpec) -> Result<Order, BadArguments> {
+pub(crate) fn order(arguments: &Value, parent: &RunSpec) -> Result<Order, Misorder> {
     let arguments: Arguments = Arguments::deserialize(arguments).map_err(|error| {
         bad(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
     })?;
@@ -119,14 +127,14 @@ pub(crate) fn order(arguments: &Value, parent: &RunSpec) -> Result<Order, BadArg
     let is_batch = ones.len() > 1;
     let tasks = ones.into_iter().enumerate().map(|(n, one)| {
         task(one, parent).map_err(|error| match error.field {
-            Some(field) if is_batch => BadArguments { field: Some(format!("tasks[{n}].{field}")), ..error },
+            Some(field) if is_batch => Misorder { field: Some(format!("tasks[{n}].{field}")), ..error },
             Some(_) | None => error,
         })
     });
     Ok(Order { tasks: tasks.collect::<Result<_, _>>()?, background })
 }
 
-fn task(one: One, parent: &RunSpec) -> Result<Task, BadArguments> {
+fn task(one: One, parent: &RunSpec) -> Result<Task, Misorder> {
     if one.goal.trim().is_empty() {
         return Err(bad(Some("goal"), "it is empty".into(), "say what is to be done"));
     }
@@ -159,7 +167,7 @@ fn task(one: One, parent: &RunSpec) -> Result<Task, BadArguments> {
     })
 }
 
-fn model(text: &str, parent: &RunSpec) -> Result<ModelRef, BadArguments> {
+fn model(text: &str, parent: &RunSpec) -> Result<ModelRef, Misorder> {
     let known = parent.chain.iter().find(|model| model.to_string() == text);
     known.cloned().ok_or_else(|| {
         let names: Vec<String> = parent.chain.iter().map(ToString::to_string).collect();
@@ -169,7 +177,7 @@ fn model(text: &str, parent: &RunSpec) -> Result<ModelRef, BadArguments> {
 }
 
 /// Dollars as nano-dollars.
-fn nano(usd: f64) -> Result<u64, BadArguments> {
+fn nano(usd: f64) -> Result<u64, Misorder> {
     let nano = (usd * NANO).round();
     // Below 2^53 every whole number is exact.
     if !(1.0..9e15).contains(&nano) {
@@ -180,8 +188,8 @@ fn nano(usd: f64) -> Result<u64, BadArguments> {
     Ok(nano as u64)
 }
 
-fn bad(field: Option<&str>, error: String, hint: &str) -> BadArguments {
-    BadArguments { field: field.map(Into::into), error, hint: hint.into() }
+fn bad(field: Option<&str>, error: String, hint: &str) -> Misorder {
+    Misorder { field: field.map(Into::into), error, hint: hint.into() }
 }
 
 #[cfg(test)]

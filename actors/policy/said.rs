@@ -42,7 +42,7 @@ impl AnswerSource {
 }
 
 /// What the records of a run that ended with `outcome` say it said last; `None` if it said nothing.
-pub(super) fn said(records: &[Arc<Record>], outcome: Outcome) -> Option<Said> {
+pub(crate) fn said(records: &[Arc<Record>], outcome: Outcome) -> Option<Said> {
     let answers: Vec<&ModelAnswered> = records
         .iter()
         .filter_map(|record| {

@@ -1,0 +1,410 @@
+//! Tasks that a run gives to subagents: their admission, in one place; what is heard of them; and that nobody ends before
+//! they have.
+//!
+//! Invariant: a subagent's session, its accepted run, its account and its place in the `children` of all accounts above
+//! come into being with the start of the call that gives it its task, in one append; and its end is taken in once, with
+//! the row of the inbox that tells of it.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::{
+    model::{
+        Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, Cause, Child, ChildEnded, Dimension,
+        FROM_RUNTIME, Hash, Hasher, Inbox, Incarnation, NewAccount, Outcome, Parent, Record, RunAccepted,
+        RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, Timestamp, Usage,
+    },
+    policy::{
+        arguments,
+        delegation::{DELEGATE_TASK, Order, child_spec, child_text, order},
+    },
+    port::{Founded, Index},
+    turn::{
+        Turn,
+        asking::Asking,
+        draft::Draft,
+        run::{Call, CallState, Phase, Run, Step},
+    },
+};
+
+/// A task that has failed so often in the same way is not given away again.
+const EQUAL_FAILURES: u32 = 3;
+
+/// A subagent of the run under way that its model has not been told the end of.
+#[derive(Debug, Clone)]
+pub(super) struct Subagent {
+    pub(super) call: CallId,
+    /// Its place among the tasks of its call.
+    pub(super) n: u32,
+    pub(super) child: Child,
+    signature: Hash,
+    ended: Option<Arc<ChildEnded>>,
+}
+
+/// A task that failed, how, and how often.
+#[derive(Debug, Clone)]
+pub(super) struct FailedTask {
+    signature: Hash,
+    outcome: Outcome,
+    times: u32,
+}
+
+impl Call {
+    /// Whether it gives tasks to subagents.
+    pub(super) fn delegates(&self) -> bool {
+        *self.tool == *DELEGATE_TASK
+    }
+}
+
+impl Run {
+    /// The subagents that have not ended.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Subagent> {
+        self.subagents.iter().filter(|subagent| subagent.ended.is_none())
+    }
+
+    pub(super) fn has_live(&self) -> bool {
+        self.live().next().is_some()
+    }
+
+    /// Whether its model has said its last word, and has heard all that there is to hear.
+    pub(super) fn has_said_all(&self) -> bool {
+        matches!(self.step, Step::Said(_)) && !self.has_live()
+    }
+
+    fn is_open(&self, call: CallId) -> bool {
+        self.calls().iter().any(|of| of.id == call && matches!(of.state, CallState::Started(..)))
+    }
+
+    /// How often this task has failed in the same way, and in which.
+    fn failed(&self, signature: Hash) -> Option<&FailedTask> {
+        self.failed_tasks
+            .iter()
+            .filter(|failed| failed.signature == signature)
+            .max_by_key(|failed| failed.times)
+    }
+}
+
+impl Turn {
+    /// The subagent with this place.
+    pub(crate) fn subagent(&self, call: CallId, n: u32) -> Option<Child> {
+        let Phase::Running(run) = &self.phase else { return None };
+        run.subagents
+            .iter()
+            .find(|subagent| subagent.call == call && subagent.n == n)
+            .map(|subagent| subagent.child)
+    }
+
+    /// Of a call that has given tasks away, the end that it has while they are done in the background; `None` of any other
+    /// call, nothing inside if its end is theirs.
+    pub(crate) fn delegated(&self, id: CallId) -> Option<Option<CallEnd>> {
+        let Phase::Running(run) = &self.phase else { return None };
+        let Step::Acting(acting) = &run.step else { return None };
+        let (call, asked) = acting.calls.iter().zip(&acting.answer.calls).find(|(call, _)| call.id == id)?;
+        if !call.delegates() {
+            return None;
+        }
+        let order = arguments(&asked.arguments).ok().and_then(|arguments| order(&arguments, &run.spec).ok());
+        let of_call = run.subagents.iter().filter(|subagent| subagent.call == id);
+        let handles: Vec<_> = of_call.map(|subagent| json!(subagent.child.run.to_string())).collect();
+        let goes_on = order.is_some_and(|order| order.background) && run.stopping.is_none();
+        Some(goes_on.then(|| {
+            let note =
+                "they work in the background; each result comes to you by itself, and you cannot end before";
+            CallEnd::ok(json!({"background": true, "runs": handles, "note": note}).to_string())
+        }))
+    }
+
+    /// How many tasks each open call has given away.
+    pub(crate) fn batches(&self) -> Vec<(CallId, usize)> {
+        let Phase::Running(run) = &self.phase else { return Vec::new() };
+        let tasks = |call: &Call| run.subagents.iter().filter(|subagent| subagent.call == call.id).count();
+        run.calls().iter().map(|call| (call.id, tasks(call))).filter(|(_, tasks)| *tasks > 0).collect()
+    }
+
+    /// A call has given tasks away; called when its start is folded.
+    pub(super) fn gave(&mut self, started: &CallStarted) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        let Step::Acting(acting) = &run.step else { return };
+        let mut calls = acting.calls.iter().zip(&acting.answer.calls);
+        let asked =
+            calls.find(|(call, _)| call.id == started.call).map(|(_, asked)| asked.arguments.as_str());
+        let order =
+            asked.and_then(|text| arguments(text).ok()).and_then(|asked| order(&asked, &run.spec).ok());
+        let signatures: Vec<Hash> =
+            order.iter().flat_map(|order| &order.tasks).map(|task| task.signature()).collect();
+        for ((n, child), place) in (0..).zip(&*started.children).zip(0..) {
+            let signature = signatures.get(place).copied().unwrap_or_else(|| Hash::of(b""));
+            let subagent = Subagent { call: started.call, n, child: *child, signature, ended: None };
+            run.subagents.push(subagent);
+        }
+    }
+
+    /// A subagent has ended.
+    pub(super) fn child_ended(&mut self, ended: &ChildEnded) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        let mut subagents = run.subagents.iter_mut();
+        let Some(subagent) = subagents.find(|of| of.call == ended.call && of.child.run == ended.child.run)
+        else {
+            return;
+        };
+        subagent.ended = Some(Arc::new(ended.clone()));
+        let (signature, outcome) = (subagent.signature, ended.ended.outcome);
+        if !matches!(outcome, Outcome::Completed | Outcome::Stopped) {
+            let same = |failed: &&mut FailedTask| failed.signature == signature && failed.outcome == outcome;
+            match run.failed_tasks.iter_mut().find(same) {
+                Some(failed) => failed.times += 1,
+                None => run.failed_tasks.push(FailedTask { signature, outcome, times: 1 }),
+            }
+        }
+        if matches!(&run.step, Step::Asking(Asking { since: None, is_repeated: false, .. })) {
+            self.show_results();
+        }
+        self.go_on_with_results();
+    }
+
+    /// The results of the calls of a step are in the view with it.
+    pub(super) fn forget_results(&mut self, of: &[CallId]) {
+        if let Phase::Running(run) = &mut self.phase {
+            run.subagents.retain(|subagent| subagent.ended.is_none() || !of.contains(&subagent.call));
+        }
+    }
+
+    /// Puts the results that came from the background behind what the model reads next.
+    pub(super) fn show_results(&mut self) {
+        for told in self.take_results() {
+            self.history.note(&format!("\n\n{told}"));
+        }
+    }
+
+    fn take_results(&mut self) -> Vec<String> {
+        let Phase::Running(run) = &mut self.phase else { return Vec::new() };
+        let open: Vec<CallId> = run.calls().iter().map(|call| call.id).collect();
+        let is_told = |subagent: &Subagent| subagent.ended.is_some() && !open.contains(&subagent.call);
+        let told = run.subagents.iter().filter(|subagent| is_told(subagent)).filter_map(told).collect();
+        run.subagents.retain(|subagent| !is_told(subagent));
+        told
+    }
+
+    /// The model has said its last word before all results were there: when they are, it reads them and goes on.
+    pub(super) fn go_on_with_results(&mut self) {
+        let Phase::Running(run) = &self.phase else { return };
+        let Step::Said(answer) = &run.step else { return };
+        let ends = run.stopping.is_some() || run.exhausted.is_some();
+        if ends || run.has_live() || run.subagents.is_empty() {
+            return;
+        }
+        let mut answer = Arc::clone(answer);
+        if answer.text.is_empty() {
+            Arc::make_mut(&mut answer).text = "I wait for the subagents.".into();
+        }
+        self.history.answer(&answer);
+        let told = self.take_results().join("\n\n");
+        self.history.begin(Arc::<str>::from(told));
+        let Phase::Running(run) = &mut self.phase else { return };
+        run.iteration += 1;
+        run.step = Step::Asking(run.next_call());
+        let id = run.id;
+        self.show_messages(id);
+    }
+}
+
+fn told(subagent: &Subagent) -> Option<String> {
+    let ended = subagent.ended.as_ref()?;
+    let run = subagent.child.run;
+    Some(format!("{FROM_RUNTIME}a subagent in the background has ended, run {run}:]\n{}", ended.told))
+}
+
+impl Draft {
+    /// Gives away the tasks of the calls that are admitted for it, or tells why not: nothing else is waited for.
+    pub(super) fn delegate(&mut self) {
+        let is_ready = |call: &&Call| call.delegates() && matches!(call.state, CallState::Admitted(_));
+        while let Some(run) = self.run().filter(|run| run.stopping.is_none() && run.exhausted.is_none())
+            && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
+        {
+            match self.admitted_tasks(call) {
+                Ok(_) if !self.may_delegate() => return,
+                Ok(order) => self.give(call, &order),
+                Err(end) => self.end_call(call, 0, end),
+            }
+        }
+    }
+
+    /// Whether nothing has been refused that is not told to the model.
+    fn may_delegate(&self) -> bool {
+        self.refused_dimension().is_none()
+    }
+
+    /// What a call gives away; else what the model reads.
+    fn admitted_tasks(&self, call: CallId) -> Result<Order, CallEnd> {
+        let Some(run) = self.run() else { return Err(not_given("the run has ended", None, "nothing to do")) };
+        let given = arguments(self.arguments(call))
+            .map_err(|error| not_given(&error.to_string(), None, "send JSON"))?;
+        let order =
+            order(&given, &run.spec).map_err(|bad| not_given(&bad.error, bad.field.as_deref(), &bad.hint))?;
+        let delegation = run.spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
+        let Some(delegation) = delegation else {
+            return Err(not_given("you are as deep as subagents may be", None, "do it yourself"));
+        };
+        let (live, more) = (run.live().count(), order.tasks.len());
+        let most = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
+        if live + more > most {
+            let error =
+                format!("{more} more subagents beside {live} that live are over the limit of {most} at once");
+            let hint = if more > most {
+                "give fewer tasks at a time"
+            } else {
+                "wait for the results of those that live"
+            };
+            return Err(not_given(&error, Some("tasks"), hint));
+        }
+        if let Some(refusal) = self.refused.as_ref().map(|refused| &refused.refusal)
+            && refusal.dimension == Dimension::Children
+        {
+            let hint = "do it yourself, or give it away when other subagents of this tree have ended";
+            return Err(not_given(&refusal.to_string(), None, hint));
+        }
+        let failed = order.tasks.iter().filter_map(|task| run.failed(task.signature()));
+        if let Some(failed) = failed.into_iter().find(|failed| failed.times >= EQUAL_FAILURES) {
+            let error = format!("this task has ended as {} {} times", failed.outcome, failed.times);
+            return Err(not_given(&error, None, "change the task, or do it yourself"));
+        }
+        Ok(order)
+    }
+
+    /// Starts a call that gives tasks away, and with it the subagents that do them.
+    fn give(&mut self, call: CallId, order: &Order) {
+        let Some(run) = self.run() else { return };
+        let (spec, at) = (Arc::clone(&run.spec), self.now.at);
+        let mut children = Vec::new();
+        for (task, n) in order.tasks.iter().zip(0..) {
+            let child = Child {
+                session: SessionId::from_bits(fresh(at, b"session", (call, n))),
+                run: RunId::from_bits(fresh(at, b"run", (call, n))),
+            };
+            let Some(spec) = child_spec(task, &spec, child.run) else { continue };
+            let parent = Parent { session: self.turn.session, call, n };
+            let accepted = RunAccepted {
+                run: child.run,
+                input: child_text(task).into(),
+                images: Arc::default(),
+                history: Arc::default(),
+                spec: Arc::new(spec),
+                parent: Some(parent),
+            };
+            self.found(child.session, accepted);
+            children.push(child);
+        }
+        let (incarnation, boot, attempt) = (self.turn.incarnation, Arc::clone(&self.turn.boot), 1);
+        self.push(Body::CallStarted(CallStarted {
+            call,
+            attempt,
+            incarnation,
+            boot,
+            children: children.into(),
+        }));
+    }
+
+    /// Writes down all that a subagent begins with.
+    fn found(&mut self, session: SessionId, accepted: RunAccepted) {
+        let (at, run, parent) = (self.now.at, accepted.run, accepted.parent);
+        let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shared);
+        self.decision.ledger.open.push(NewAccount {
+            id: run.into(),
+            parent: parent.map(|parent| parent.call.run.into()),
+            limits: accepted.spec.limits.budget,
+            apart: !shared,
+        });
+        let key: Arc<str> = format!("task:{run}").into();
+        let opened = SessionOpened {
+            key: Arc::clone(&key),
+            prompt: Arc::clone(&self.turn.head.prompt),
+            incarnation: Incarnation::default(),
+            boot: self.turn.boot.to_string(),
+        };
+        let bodies = [Body::SessionOpened(opened), Body::RunAccepted(Box::new(accepted))];
+        let records = bodies.into_iter().map(|body| Arc::new(Record { at, active_ms: 0, body })).collect();
+        self.decision.found.push(Founded { session, records });
+        self.decision.index.push(Index::Session(SessionRow { id: session, key, opened_at: at }));
+        self.decision.index.push(Index::Run(Box::new(RunRow {
+            id: run,
+            session,
+            account: run.into(),
+            state: RunState::Running,
+            accepted_at: at,
+            started_at: Some(at),
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            parent,
+            leg: 1,
+            first: 2,
+            last: 2,
+        })));
+    }
+
+    /// A subagent has ended: its call ends with the last one of them.
+    pub(super) fn hear_end(&mut self, ended: &ChildEnded) {
+        let is_it = |of: &&Subagent| of.call == ended.call && of.child.run == ended.child.run;
+        if !self.run().is_some_and(|run| run.live().any(|of| is_it(&of))) {
+            return;
+        }
+        self.push(Body::ChildEnded(Box::new(ended.clone())));
+        let Some(run) = self.run() else { return };
+        let mut of_call = run.subagents.iter().filter(|of| of.call == ended.call);
+        if run.is_open(ended.call) && of_call.all(|of| of.ended.is_some()) {
+            let of_call = run.subagents.iter().filter(|of| of.call == ended.call);
+            let told: Vec<&str> = of_call.filter_map(|of| Some(&*of.ended.as_ref()?.told)).collect();
+            let content = match told[..] {
+                [told] => told.to_owned(),
+                _ => format!("{{\"results\":[{}]}}", told.join(",")),
+            };
+            return self.end_call(ended.call, 1, CallEnd::ok(content));
+        }
+        self.end_if_stopped();
+    }
+
+    /// Tells the subagents that live that their run is to end, unless what has started goes on to its end.
+    pub(super) fn stop_subagents(&mut self) {
+        let Some(run) = self.run() else { return };
+        if matches!(&run.stopping, Some(ended) if matches!(ended.cause, Some(Cause::Limit { .. }))) {
+            return;
+        }
+        let children: Vec<Child> = run.live().map(|subagent| subagent.child).collect();
+        for child in children {
+            let stop = Inbox::Stop { run: child.run, reason: StopReason::Parent };
+            self.decision.send.push((child.session, stop.item()));
+        }
+    }
+
+    /// Tells whoever has given a run its task that it has ended, and gives its place back.
+    pub(super) fn tell_parent(&mut self, run: RunId) {
+        let current = self.run().filter(|current| current.id == run).map(|current| current.parent);
+        let queued = || self.turn.queue.iter().find(|queued| queued.accepted.run == run)?.accepted.parent;
+        let Some(parent) = current.unwrap_or_else(queued) else { return };
+        let child = Child { session: self.turn.session, run };
+        self.decision.send.push((parent.session, Inbox::ChildEnded { call: parent.call, child }.item()));
+        self.release(parent.call.run.into());
+    }
+}
+
+/// One live subagent.
+pub(crate) const ONE_CHILD: Amounts =
+    Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
+
+fn not_given(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
+    CallEnd::error(CallStatus::Error, &format!("not delegated: {error}"), field, hint)
+}
+
+/// A ULID that belongs to this task alone: the core has no chance, and needs none.
+fn fresh(at: Timestamp, what: &[u8], (call, n): (CallId, u32)) -> u128 {
+    let mut hasher = Hasher::default();
+    hasher.part(what);
+    hasher.part(call.to_string().as_bytes());
+    hasher.part(&n.to_le_bytes());
+    let hash = hasher.finish();
+    let chance = hash.as_bytes().iter().take(10).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+    let ms = u128::try_from(at.0).unwrap_or(0) & ((1 << 48) - 1);
+    ms << 80 | chance
+}
