@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
-        CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed, ModelStarted,
-        ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
+        CallLost, CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed,
+        ModelStarted, ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
     },
     policy::{Billing, billing, fit_name, may_pass},
     turn::{
@@ -66,13 +66,7 @@ impl Turn {
                 self.wrote(ended, record.at);
                 self.call_ended(ended);
             }
-            Body::CallLost(lost) => {
-                if let Some(call) = self.call(lost.call) {
-                    call.state = CallState::Admitted(lost.attempt + 1);
-                    call.begun |= lost.why != WhyAgain::NeverBegun;
-                    call.lost += Attempt::from(matches!(lost.why, WhyAgain::Lost | WhyAgain::InDoubt));
-                }
-            }
+            Body::CallLost(lost) => self.lost(lost),
             Body::MessageSteered(message) => self.steered(message),
             Body::ApprovalRequested(request) => self.doubted(request, now),
             // What follows from it is a record too.
@@ -246,6 +240,14 @@ impl Turn {
     fn started(&mut self, started: &CallStarted, now: Now) {
         if let Some(call) = self.call(started.call) {
             call.state = CallState::Started(Arc::new(started.clone()), now.at);
+        }
+    }
+
+    fn lost(&mut self, lost: &CallLost) {
+        if let Some(call) = self.call(lost.call) {
+            call.state = CallState::Admitted(lost.attempt + 1);
+            call.begun |= lost.why != WhyAgain::NeverBegun;
+            call.lost += Attempt::from(matches!(lost.why, WhyAgain::Lost | WhyAgain::InDoubt));
         }
     }
 
