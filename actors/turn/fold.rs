@@ -69,11 +69,10 @@ impl Turn {
             Body::CallLost(lost) => self.lost(lost),
             Body::MessageSteered(message) => self.steered(message),
             Body::ApprovalRequested(request) => self.doubted(request, now),
-            // What follows from it is a record too.
-            Body::ApprovalAnswered(_) => {}
+            // What follows from an answer is a record too.
+            Body::ApprovalAnswered(_) | Body::RunExhausted(_) | Body::ChildEnded(_) => {}
             Body::RunReopened(reopened) => self.reopened(reopened),
             Body::BudgetRaised(raised) => self.raised(raised),
-            Body::RunExhausted(_) | Body::ChildEnded(_) => {}
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
