@@ -43,7 +43,7 @@ fn an_exhausted_run_gets_more_and_completes() {
     assert_eq!(resumed.status.code(), Some(0), "{}", stderr(&resumed));
     let ended = shown(&world, "runs");
     assert_eq!((&ended["outcome"], &ended["legs"]), (&json!("completed"), &json!(2)));
-    assert_eq!(ended["said"], "found");
+    assert!(ended["said"].as_str().unwrap().ends_with("found"), "{ended}");
     let checked = world.hermod(&["store", "check"]).output().unwrap();
     assert!(checked.status.success(), "{}", stderr(&checked));
 

@@ -79,7 +79,7 @@ async fn an_exhausted_run_goes_on_in_the_next_process_and_completes() {
             assert_eq!(runtime.raise(accepted.run, by).await.unwrap().leg, 2);
         }
         let result = runtime.wait(accepted.run, Some(LONG)).await.unwrap();
-        assert_eq!((result.ended.outcome, result.legs), (Outcome::Completed, 2));
+        assert_eq!((result.ended.outcome, result.legs), (Outcome::Completed, 2), "{}", result.ended);
         assert_eq!(result.text(), Some("found"));
         assert_eq!(count(&runtime, accepted, Kind::RunEnded).await, 2, "one for each leg");
         let calls = u64::try_from(CALLS).unwrap();
@@ -104,7 +104,7 @@ async fn what_a_run_gets_while_it_is_under_way_it_can_use() {
     tokio::time::sleep(STEP / 2).await;
     assert_eq!(runtime.raise(accepted.run, more(10, Some(1))).await.unwrap().leg, 1);
     let result = runtime.wait(accepted.run, Some(LONG)).await.unwrap();
-    assert_eq!((result.ended.outcome, result.legs), (Outcome::Completed, 1));
+    assert_eq!((result.ended.outcome, result.legs), (Outcome::Completed, 1), "{}", result.ended);
     assert_eq!(account(&journal, accepted).await.limits.iterations, Some(12));
 }
 

@@ -109,8 +109,8 @@ impl Draft {
 
     /// Whether this raises limits. What did not fit before may fit when that is durable, and is asked for again then.
     pub(super) fn has_raised(&self) -> bool {
-        let kinds = self.decision.records.iter().map(|record| record.body.kind());
-        kinds.into_iter().any(|kind| matches!(kind, Kind::RunReopened | Kind::BudgetRaised))
+        let mut kinds = self.decision.records.iter().map(|record| record.body.kind());
+        kinds.any(|kind| matches!(kind, Kind::RunReopened | Kind::BudgetRaised))
     }
 
     /// The leg that begins, if the run has ended, and by how much limits that there are would be raised.

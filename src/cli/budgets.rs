@@ -226,21 +226,26 @@ impl Line {
 fn shown(budget: &BudgetDetail) -> String {
     let row = &budget.row;
     let state = row.ended.as_ref().map_or_else(|| runs::state(row), ToString::to_string);
-    let mut shown = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, row.leg);
-    if budget.wall_ms.is_some() || budget.used_ms.is_some() {
-        let used = budget.used_ms.map_or_else(|| "not known".to_owned(), seconds);
-        let limit = budget.wall_ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)));
-        let limit = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
-        shown += &format!("wall        {used} used, {limit}\n");
-    }
-    for (n, purse) in budget.accounts.iter().enumerate() {
+    let head = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, row.leg);
+    let accounts = budget.accounts.iter().enumerate().map(|(n, purse)| {
         let above = if n == 0 { "" } else { ", above" };
         let rows: Vec<_> =
             Dimension::ALL.into_iter().filter_map(|dimension| cells(purse, dimension)).collect();
         let table = table::render(["LIMITED", "LIMIT", "SPENT", "RESERVED", "LEFT"], &rows);
-        shown += &format!("\naccount     {}{above}\n{table}", purse.id);
+        format!("\naccount     {}{above}\n{table}", purse.id)
+    });
+    head + &wall(budget) + &accounts.collect::<String>()
+}
+
+/// The line of the active time; nothing if it is neither limited nor known.
+fn wall(budget: &BudgetDetail) -> String {
+    if budget.wall_ms.is_none() && budget.used_ms.is_none() {
+        return String::new();
     }
-    shown
+    let used = budget.used_ms.map_or_else(|| "not known".to_owned(), |ms| seconds(ms) + " used");
+    let limit = budget.wall_ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)));
+    let limit = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
+    format!("wall        {used}, {limit}\n")
 }
 
 fn cells(purse: &Purse, dimension: Dimension) -> Option<[String; 5]> {

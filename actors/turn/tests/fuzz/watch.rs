@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallId, CallLost, CallStarted, Cause, Dimension, Ended, Finish, Incarnation,
-        LateSettled, Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, Record,
-        RunEnded, RunExhausted, RunId, RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
+        Amounts, Attempt, Body, BudgetRaised, CallId, CallLost, CallStarted, Cause, Dimension, Ended, Finish,
+        Incarnation, LateSettled, Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance,
+        Outcome, Record, RunEnded, RunExhausted, RunId, RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -123,10 +123,7 @@ impl Watch {
             Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.verdict)?,
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
-            Body::BudgetRaised(raised) => {
-                let run = self.run(raised.run)?;
-                hold!(matches!(run.state, State::Queued | State::Running), "{raised:?} of {run:?}");
-            }
+            Body::BudgetRaised(raised) => self.raised(raised)?,
             Body::ChildEnded(_) => {}
         }
         self.agrees(turn)?;
@@ -213,6 +210,12 @@ impl Watch {
         if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
             next.state = State::Running;
         }
+        Ok(())
+    }
+
+    fn raised(&mut self, raised: &BudgetRaised) -> Result<(), String> {
+        let run = self.run(raised.run)?;
+        hold!(matches!(run.state, State::Queued | State::Running), "{raised:?} of {run:?}");
         Ok(())
     }
 

@@ -151,15 +151,7 @@ impl Look<'_, '_> {
                     None => return Err(format!("run {} ends and was never accepted", ended.run)),
                 }
             }
-            Body::RunReopened(reopened) => {
-                let run = self.facts.runs.get_mut(&reopened.run).filter(|run| run.session == session);
-                match run.map(|run| run.ended.take()) {
-                    Some(Some(_)) => {}
-                    Some(None) => return Err(format!("run {} goes on and had not ended", reopened.run)),
-                    None if state.damaged => {}
-                    None => return Err(format!("run {} goes on and was never accepted", reopened.run)),
-                }
-            }
+            Body::RunReopened(reopened) => self.reopened((session, state), reopened.run)?,
             Body::CallEnded(ended) => {
                 let images = ended.end.images.iter().map(|image| &image.artifact);
                 ended
@@ -187,6 +179,17 @@ impl Look<'_, '_> {
             | Body::ApprovalAnswered(_) => {}
         }
         Ok(())
+    }
+
+    /// One outcome for each leg: the run has no end any more.
+    fn reopened(&mut self, (session, state): (SessionId, &Session), run: RunId) -> Result<(), String> {
+        let known = self.facts.runs.get_mut(&run).filter(|known| known.session == session);
+        match known.map(|known| known.ended.take()) {
+            Some(Some(_)) => Ok(()),
+            Some(None) => Err(format!("run {run} goes on and had not ended")),
+            None if state.damaged => Ok(()),
+            None => Err(format!("run {run} goes on and was never accepted")),
+        }
     }
 
     /// Compares where sessions end with what the rows say.
