@@ -23,6 +23,7 @@ mod supervisor;
 mod tool_executor;
 mod turn;
 
+pub use policy::delegation::DELEGATE_TASK;
 pub use policy::{AnswerSource, Bill, Said, Visible};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{

@@ -3,9 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use hermod_actors::{
+    DELEGATE_TASK,
     model::{
-        Amounts, BreakerPolicy, Doubt, Hash, Limits, ModelRef, ModelTraits, RetryAttempts, RetryPolicy,
-        RunSpec, Timestamp,
+        Amounts, BreakerPolicy, Delegation, Doubt, Hash, Limits, ModelRef, ModelTraits, RetryAttempts,
+        RetryPolicy, RunSpec, Timestamp,
     },
     port::Clock,
 };
@@ -24,16 +25,26 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
     if traits.iter().all(|traits| *traits == ModelTraits::default()) {
         traits.clear();
     }
+    let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
+    let own = delegation.map(|_| DELEGATE_TASK);
+    let mut tools: Vec<String> =
+        tool::TOOLS.iter().map(|(name, _)| *name).chain(own).map(Into::into).collect();
+    tools.sort_unstable();
+    let children = delegation.map(|_| config.delegation.max_live.0.into());
     RunSpec {
         chain,
         traits,
         thinking: config.agent.thinking.0,
         workspace: workspace.to_string_lossy().into_owned(),
         task: clock::ulid(&SystemClock::default()),
-        tools: tool::TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        tools,
         schema_bytes: 0,
         limits: Limits {
-            budget: Amounts { iterations: Some(config.agent.max_turns.0.into()), ..Amounts::default() },
+            budget: Amounts {
+                iterations: Some(config.agent.max_turns.0.into()),
+                children,
+                ..Amounts::default()
+            },
             wall_ms: None,
             timeout_ms: config.agents.defaults.timeout.0.map(millis),
             max_tokens: config.agent.max_tokens.0.into(),
@@ -41,8 +52,19 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         },
         system: None,
         in_doubt: Doubt { then: config.tools.in_doubt.0, patience_ms: millis(config.approvals.expiry.0) },
-        delegation: None,
+        delegation,
         script,
+    }
+}
+
+fn delegation(delegation: &config::Delegation) -> Delegation {
+    Delegation {
+        depth: 0,
+        max_depth: delegation.max_depth.0,
+        max_children: delegation.max_children.0,
+        iterations: delegation.max_iterations.0.into(),
+        shared: delegation.shared_iterations.0,
+        progress_ms: delegation.progress.0.map(millis),
     }
 }
 

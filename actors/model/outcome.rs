@@ -98,6 +98,11 @@ pub enum Cause {
         /// The limit.
         limit_ms: u64,
     },
+    /// A subagent came to no result of a call for so long, in milliseconds of active time.
+    NoProgress {
+        /// The limit.
+        limit_ms: u64,
+    },
     /// It was stopped.
     Stop {
         /// By whom.
@@ -144,6 +149,9 @@ impl fmt::Display for Cause {
                  kept; limit tokens instead, or configure the price of such calls"
             ),
             Self::Time { limit_ms } => write!(f, "{limit_ms} ms of active time are used up"),
+            Self::NoProgress { limit_ms } => {
+                write!(f, "no_progress: no call has come to a result for {limit_ms} ms of active time")
+            }
             Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
             Self::Stop { reason: StopReason::Parent } => f.write_str("with the run that gave it its task"),

@@ -312,6 +312,9 @@ impl Draft {
         let over = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
         if let Some((_, limit_ms, outcome)) = over {
             self.wind_down(Ended::because(outcome, Cause::Time { limit_ms }));
+        } else if let Some((_, limit_ms)) = run.stall(self.now).filter(|(end, _)| *end <= self.now.active_ms)
+        {
+            self.wind_down(Ended::because(Outcome::TimedOut, Cause::NoProgress { limit_ms }));
         }
     }
 

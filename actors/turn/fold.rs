@@ -80,6 +80,9 @@ impl Turn {
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
             run.note_parked(record.active_ms);
+            if matches!(record.body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
+                run.note_progress(now);
+            }
         }
     }
 
@@ -109,6 +112,7 @@ impl Turn {
             accepted: (queued.at, queued.seq),
             began: now,
             uncounted_ms: 0,
+            progress_ms: 0,
             parked_at: None,
             iteration: 1,
             usage: Usage::default(),

@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) began: Now,
     /// Active time since then that does not count: waits for a known reset or for a person that are over.
     pub(super) uncounted_ms: u64,
+    /// The active time that counts up to its last result of a call, in milliseconds.
+    pub(super) progress_ms: u64,
     /// When it was parked, on the session's active clock.
     pub(super) parked_at: Option<u64>,
     /// Iterations begun.
@@ -264,6 +266,18 @@ impl Run {
         timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
     }
 
+    /// When a subagent that has come to no result for long is to end, on the session's active clock, and after how long.
+    pub(super) fn stall(&self, now: Now) -> Option<(u64, u64)> {
+        let limit_ms =
+            self.spec.delegation?.progress_ms.filter(|_| self.parent.is_some() && !self.has_live())?;
+        Some((self.counted_from(now).saturating_add(self.progress_ms).saturating_add(limit_ms), limit_ms))
+    }
+
+    /// A call has come to a result.
+    pub(super) fn note_progress(&mut self, now: Now) {
+        self.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
+    }
+
     /// The pause before the next attempt of the model call.
     const fn pause(&self) -> Option<Pause> {
         match &self.step {
@@ -312,6 +326,7 @@ impl Run {
         due.extend(self.live().map(|subagent| Effect::Await { call: subagent.call, n: subagent.n }));
         if self.stopping.is_none() && !self.is_uncounted(now) {
             due.extend(self.time_limits(now).map(|(end, ..)| Effect::WakeAtActive(end)));
+            due.extend(self.stall(now).map(|(end, _)| Effect::WakeAtActive(end)));
         }
         due
     }

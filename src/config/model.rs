@@ -44,6 +44,8 @@ pub struct Config {
     pub breaker: Breaker,
     /// The tools.
     pub tools: Tools,
+    /// Tasks for subagents.
+    pub delegation: Delegation,
     /// What persons are asked.
     pub approvals: Approvals,
     /// What sessions take.
@@ -298,6 +300,26 @@ pub struct Tools {
 pub struct Shell {
     /// Time of a command that the model sets no other for.
     pub timeout: Wait,
+}
+
+/// `delegation`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delegation {
+    /// Whether there are any.
+    pub enabled: Flag,
+    /// How deep they may be.
+    pub max_depth: Count,
+    /// How many a run may have at once.
+    pub max_children: Count,
+    /// How many may live at once below a run that was submitted.
+    pub max_live: Count,
+    /// Iterations of one.
+    pub max_iterations: Count,
+    /// Whether they count on the runs above too.
+    pub shared_iterations: Flag,
+    /// For how long one may come to no result.
+    pub progress: Limit,
 }
 
 /// `approvals`.

@@ -6,5 +6,6 @@ mod spec;
 mod task;
 
 pub(crate) use child::{child_spec, child_text};
-pub(crate) use spec::{DELEGATE_TASK, tool_spec};
+pub use spec::DELEGATE_TASK;
+pub(crate) use spec::tool_spec;
 pub(crate) use task::{Misorder, Order, Task, order};

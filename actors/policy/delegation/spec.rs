@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::model::ToolSpec;
 
-/// Its name.
-pub(crate) const DELEGATE_TASK: &str = "delegate_task";
+/// The name of the tool by which a run gives tasks to subagents.
+pub const DELEGATE_TASK: &str = "delegate_task";
 
 const DESCRIPTION: &str = "Gives a task to a subagent with a conversation of its own, or several tasks to several that work \
                            at the same time. A subagent sees only `goal` and `context`: write into them all that it needs. \

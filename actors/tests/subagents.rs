@@ -1,0 +1,164 @@
+//! Subagents, through the whole tree on virtual time.
+#![cfg(feature = "testkit")]
+
+use std::{sync::Arc, time::Duration};
+
+use hermod_actors::{
+    RunRequest, RunResult, Runtime,
+    model::{Account, Amounts, Delegation, Dimension, EffectClass, Outcome, RunRow, RunSpec, StopReason},
+    port::{Journal, Read, Rows, Tool},
+    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
+};
+use serde_json::{Value, json};
+
+const STEP: Duration = Duration::from_secs(1);
+
+/// The last user's text and, if something was called for since, the last result.
+fn last(view: &[Value]) -> (String, Option<String>) {
+    let at = view.iter().rposition(|message| message["role"] == "user").unwrap_or(0);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let result = view[at..].iter().rev().find(|message| message["role"] == "tool");
+    (text(&view[at]["text"]), result.map(|result| text(&result["content"])))
+}
+
+/// A task whose text begins with `give ` is given away as what stands behind it; `fail` fails; any other is answered with
+/// its own text. What comes back is the answer.
+fn model() -> ScriptedProvider {
+    ScriptedProvider::new(STEP, |view| {
+        let (text, result) = last(view);
+        match (text.split_once(' '), result) {
+            (Some(("give", arguments)), None) => {
+                let arguments =
+                    serde_json::from_str(arguments).unwrap_or_else(|_| json!({"goal": arguments}));
+                Ok(calls(&[("delegate_task", arguments)]))
+            }
+            (_, Some(result)) => Ok(says(&format!("heard {result}"))),
+            (Some(("work", _)), None) => Ok(calls(&[("work", json!({}))])),
+            _ if text == "fail" => Ok(says("")),
+            (_, None) => Ok(says(&format!("did {text}"))),
+        }
+    })
+}
+
+fn tools() -> Vec<Arc<dyn Tool>> {
+    vec![Arc::new(ScriptedTool::saying("work", EffectClass::Pure, "worked"))]
+}
+
+async fn start(journal: &MemoryJournal) -> Runtime {
+    let journal: Arc<dyn Journal> = Arc::new(journal.clone());
+    let mut world = world(journal, model(), tools());
+    let spec: &mut RunSpec = &mut world.defaults.spec;
+    spec.tools.insert(0, "delegate_task".into());
+    spec.limits.budget = Amounts { children: Some(8), tokens: Some(1_000_000), ..Amounts::default() };
+    spec.delegation = Some(Delegation {
+        depth: 0,
+        max_depth: 2,
+        max_children: 3,
+        iterations: 5,
+        shared: false,
+        progress_ms: None,
+    });
+    Runtime::start(world).await.expect("the runtime starts")
+}
+
+async fn run(text: &str) -> (Runtime, MemoryJournal, RunResult) {
+    let journal = MemoryJournal::new();
+    let runtime = start(&journal).await;
+    let result = tokio::time::timeout(Duration::from_hours(1), runtime.run(RunRequest::new(text)));
+    let result = result.await.expect("it ends").expect("it is accepted");
+    (runtime, journal, result)
+}
+
+async fn account(journal: &MemoryJournal, row: &RunRow) -> Account {
+    match journal.read(Read::Account(row.account)).await.unwrap() {
+        Rows::Account(Some(account)) => *account,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What stands behind `heard ` in the answer, as JSON.
+fn heard(result: &RunResult) -> Value {
+    assert_eq!(result.ended.outcome, Outcome::Completed, "{:?}", result.ended);
+    let text = result.text().unwrap_or_default();
+    serde_json::from_str(text.strip_prefix("heard ").expect(text)).expect(text)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_done_by_a_subagent() {
+    let (runtime, journal, result) = run("give count").await;
+    let told = heard(&result);
+    assert_eq!((&told["outcome"], &told["answer"]), (&json!("completed"), &json!("did count")));
+    let rows = runtime.list(None, 10).await.unwrap();
+    let [parent, child] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(told["trace"]["run"], child.id.to_string());
+    assert_eq!(child.parent.map(|parent| parent.call.run), Some(parent.id));
+    let (above, below) = (account(&journal, parent).await, account(&journal, child).await);
+    for (dimension, account) in Dimension::ALL.into_iter().zip([above, below].into_iter().cycle()) {
+        assert_eq!(account.reserved.get(dimension).unwrap_or(0), 0, "{dimension:?}");
+    }
+    assert!(above.spent.tokens > below.spent.tokens, "{above:?} {below:?}");
+    assert_eq!((above.spent.iterations, below.spent.iterations), (Some(2), Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_told_as_one_with_what_failed_in_it() {
+    let tasks = json!({"tasks": [{"goal": "one"}, {"goal": "fail"}, {"goal": "give deeper"}]});
+    let (_, _, result) = run(&format!("give {tasks}")).await;
+    let told = heard(&result);
+    let of = |n: usize, what: &str| told["results"][n][what].clone();
+    assert_eq!((of(0, "outcome"), of(0, "answer")), (json!("completed"), json!("did one")));
+    assert_eq!(of(1, "outcome"), json!("failed"));
+    assert!(of(1, "reason").as_str().unwrap_or_default().starts_with("empty_answer"), "{told}");
+    assert!(of(2, "answer").as_str().unwrap_or_default().contains("did deeper"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_works_in_the_background_is_heard_before_the_end() {
+    let order = json!({"goal": "work hard", "background": true});
+    let (runtime, _, result) = run(&format!("give {order}")).await;
+    assert_eq!(result.ended.outcome, Outcome::Completed);
+    let text = result.text().unwrap();
+    assert!(text.contains("a subagent in the background has ended"), "{text}");
+    assert!(text.contains("heard worked"), "{text}");
+    assert!(runtime.open_runs().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_too_deep_does_it_alone() {
+    let (_, _, result) = run("give give give deepest").await;
+    let text = result.text().unwrap();
+    assert!(text.contains("there is no tool `delegate_task`"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_is_stopped_stops_what_is_below() {
+    let journal = MemoryJournal::new();
+    let runtime = start(&journal).await;
+    let accepted = runtime.submit(RunRequest::new("give give slow")).await.unwrap();
+    tokio::time::sleep(STEP * 5 / 2).await;
+    assert_eq!(runtime.open_runs().await.unwrap().len(), 3);
+    runtime.stop(accepted.run, StopReason::Command).await.unwrap();
+    let result = runtime.wait(accepted.run, Some(STEP)).await.unwrap();
+    assert_eq!(result.ended.outcome, Outcome::Stopped);
+    let rows = runtime.list(None, 10).await.unwrap();
+    let outcomes: Vec<_> = rows.iter().map(|row| row.ended.as_ref().map(|ended| ended.outcome)).collect();
+    assert_eq!(outcomes, [Some(Outcome::Stopped); 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parent_and_child_meet_again_after_a_crash() {
+    for ms in (500..8_000).step_by(500) {
+        let journal = MemoryJournal::new();
+        let runtime = start(&journal).await;
+        let accepted = runtime.submit(RunRequest::new("give give count")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        runtime.suspend().await;
+        let journal = journal.reopened();
+        let runtime = start(&journal).await;
+        runtime.revive_all().await.unwrap();
+        let result = runtime.wait(accepted.run, Some(Duration::from_hours(1))).await.unwrap();
+        let told = heard(&result);
+        assert!(told["answer"].as_str().unwrap_or_default().contains("did count"), "{ms}: {told}");
+        assert_eq!(runtime.list(None, 10).await.unwrap().len(), 3, "{ms}");
+    }
+}
