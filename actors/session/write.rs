@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    persistence::PersistenceMsg,
+    persistence::{PersistenceMsg, Stored},
     port::{Append, Write},
     provider::NoLease,
     session::{
@@ -131,9 +131,14 @@ impl State {
         let mut append = Append::new(self.id, fence, last + 1, decision.records);
         (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
         self.appends += 1;
-        let (number, me) = (self.appends, self.me.clone());
+        let (number, session, me, hub) =
+            (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring.hub));
         self.in_flight = Some(InFlight { number, inputs });
         let reply = Box::new(move |stored| {
+            // Whoever listens is told of it also if the session dies before it hears of it.
+            if let Ok(Stored::Appended(records)) = &stored {
+                hub.recorded(session, last + 1, records);
+            }
             if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");
             }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
-    hub::Live,
     model::{
         Amounts, Body, Cause, Ended, Incarnation, Outcome, Record, RunEnded, RunId, RunRow, RunState, Seq,
         SessionId, Settle,
@@ -64,13 +63,8 @@ pub(super) async fn bury(
     }
     match write(&wiring.persistence, Write::Append(Box::new(append))).await? {
         Stored::Appended(records) => {
-            for (record, seq) in records.into_iter().zip(last + 1..) {
-                wiring.hub.publish(session, &Live::Recorded(seq, record));
-            }
-            for row in &open {
-                wiring.hub.settled(row.id);
-                wiring.tools.abandon(row.id);
-            }
+            wiring.hub.recorded(session, last + 1, &records);
+            open.iter().for_each(|row| wiring.tools.abandon(row.id));
             Ok(incarnation)
         }
         Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),
