@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::model::{Attempt, CallId, Durable, Record, RunId, Seq, SessionId, Timestamp};
+use crate::model::{Attempt, Body, CallId, Durable, Record, RunId, Seq, SessionId, Timestamp};
 
 /// Events that a watcher may be behind.
 const BUFFER: usize = 256;
@@ -71,6 +71,21 @@ impl Hub {
             return;
         }
         self.keep(session, |watcher| watcher.try_send(live.clone()).is_ok());
+    }
+
+    /// Tells whoever listens to the session, or waits for the end of a run, what became durable from the record `first` on.
+    pub(crate) fn recorded(&self, session: SessionId, first: Seq, records: &[Durable<Arc<Record>>]) {
+        for (record, seq) in records.iter().zip(first..) {
+            let run = record.body.run().map(tracing::field::display);
+            tracing::debug!(%session, run, seq, kind = record.body.kind().name(), "recorded");
+            if self.is_watched() {
+                self.publish(session, &Live::Recorded(seq, record.clone()));
+            }
+            if let Body::RunEnded(ended) = &record.body {
+                tracing::info!(%session, run = %ended.run, outcome = %ended.ended, "run ended");
+                self.settled(ended.run);
+            }
+        }
     }
 
     /// Keeps those who listen to the session and of whom this says so.

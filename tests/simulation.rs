@@ -1,12 +1,13 @@
 //! Whole runtimes under seeded schedules of faults, on virtual time: nothing that must hold is violated.
 //!
-//! `HERMOD_SEEDS=50000 cargo test --release --test simulation` tries more seeds; `HERMOD_SEED=17 cargo test --test simulation
-//! -- --nocapture` replays one.
+//! `HERMOD_SEEDS=50000 cargo test --release --test simulation -- --nocapture` tries more seeds, `HERMOD_SEEDS=2000..50000` those
+//! from 2,000 on; `HERMOD_SEED=17 cargo test --test simulation -- --nocapture` replays one.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{
     collections::BTreeSet,
     env,
+    ops::Range,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
@@ -22,6 +23,77 @@ const SEEDS: u64 = 2_000;
 /// Seeds that a thread takes at once.
 const BLOCK: u64 = 16;
 
+/// What was seen in the reports of seeds.
+#[derive(Debug, Default)]
+struct Seen {
+    seeds: u64,
+    failures: Vec<Plan>,
+    /// The kinds of records, and what went wrong as it was planned.
+    reached: BTreeSet<&'static str>,
+    /// In how many seeds something did.
+    faulty: u64,
+}
+
+impl Seen {
+    /// Whether the seed violates nothing.
+    fn sees(&mut self, seed: u64) -> bool {
+        let plan = Plan::of(seed);
+        let report = simulate(&plan);
+        let is_sound = report.violations.is_empty();
+        self.seeds += 1;
+        self.faulty += u64::from(!report.wrongs.is_empty());
+        let kinds = report.journals.iter().flat_map(|(_, records)| records);
+        self.reached.extend(kinds.map(|(_, kind)| kind.name()).chain(report.wrongs));
+        if !is_sound {
+            self.failures.push(plan);
+        }
+        is_sound
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.failures.extend(other.failures);
+        self.reached.extend(other.reached);
+        Self { seeds: self.seeds + other.seeds, faulty: self.faulty + other.faulty, ..self }
+    }
+}
+
+/// The seeds that `HERMOD_SEEDS` names: so many, or those from one to before another.
+fn seeds(text: &str) -> Range<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let seeds = match text.split_once("..") {
+        Some((from, to)) => number(from).zip(number(to)).map(|(from, to)| from..to),
+        None => number(text).map(|seeds| 0..seeds),
+    };
+    let seeds = seeds.filter(|seeds| !seeds.is_empty());
+    seeds.unwrap_or_else(|| {
+        panic!("HERMOD_SEEDS is `{text}`; write a number, as 50000, or a range, as 2000..50000")
+    })
+}
+
+/// Tries them on all cores, until one fails.
+fn try_all(seeds: &Range<u64>, threads: usize) -> Seen {
+    let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let work = || {
+        let mut seen = Seen::default();
+        while !failed.load(Ordering::Relaxed) {
+            let first = next.fetch_add(BLOCK, Ordering::Relaxed);
+            for seed in first..(first + BLOCK).min(seeds.end) {
+                if !seen.sees(seed) {
+                    failed.store(true, Ordering::Relaxed);
+                }
+            }
+            if first + BLOCK >= seeds.end {
+                break;
+            }
+        }
+        seen
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).fold(Seen::default(), Seen::and)
+    })
+}
+
 #[test]
 fn no_seed_violates_an_invariant() {
     if let Ok(replay) = env::var("HERMOD_SEED") {
@@ -30,45 +102,41 @@ fn no_seed_violates_an_invariant() {
         assert!(report.violations.is_empty(), "see above");
         return;
     }
-    let seeds = env::var("HERMOD_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
+    let seeds = env::var("HERMOD_SEEDS").map_or(0..SEEDS, |text| seeds(&text));
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let (next, failed, began) = (AtomicU64::new(0), AtomicBool::new(false), Instant::now());
-    let (failures, reached): (Vec<Vec<Plan>>, Vec<BTreeSet<&str>>) = thread::scope(|scope| {
-        let work = || {
-            let (mut failures, mut reached) = (Vec::new(), BTreeSet::new());
-            while !failed.load(Ordering::Relaxed) {
-                let first = next.fetch_add(BLOCK, Ordering::Relaxed);
-                for seed in first..(first + BLOCK).min(seeds) {
-                    let plan = Plan::of(seed);
-                    let report = simulate(&plan);
-                    let kinds = report.journals.iter().flat_map(|(_, records)| records);
-                    reached.extend(kinds.map(|(_, kind)| kind.name()).chain(report.wrongs));
-                    if !report.violations.is_empty() {
-                        failed.store(true, Ordering::Relaxed);
-                        failures.push(plan);
-                    }
-                }
-                if first + BLOCK >= seeds {
-                    break;
-                }
-            }
-            (failures, reached)
-        };
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).unzip()
-    });
-    if let Some(plan) = failures.iter().flatten().next() {
+    let began = Instant::now();
+    let seen = try_all(&seeds, threads);
+    if let Some(plan) = seen.failures.first() {
+        let numbers: Vec<u64> = seen.failures.iter().map(Plan::seed).collect();
         let shortest = simulate(&shrunk(plan));
-        panic!("seed {} fails; what is left of it when it is shrunk:\n{shortest}", plan.seed());
+        panic!("seeds {numbers:?} fail; what is left of the first when it is shrunk:\n{shortest}");
     }
-    let seconds = began.elapsed().as_secs_f64();
-    println!("{seeds} seeds on {threads} threads in {seconds:.1} s");
-    let reached: BTreeSet<&str> = reached.into_iter().flatten().collect();
     let wanted: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).chain(WRONGS).collect();
     let (missed, strange): (Vec<_>, Vec<_>) =
-        (wanted.difference(&reached).collect(), reached.difference(&wanted).collect());
+        (wanted.difference(&seen.reached).collect(), seen.reached.difference(&wanted).collect());
+    let (seconds, tried) = (began.elapsed().as_secs_f64(), u32::try_from(seen.seeds).unwrap());
+    println!(
+        "{tried} seeds on {threads} threads in {seconds:.1} s, {:.0} a second; in {} of them something went wrong as planned; \
+         {} of {} kinds of records and faults were met",
+        f64::from(tried) / seconds,
+        seen.faulty,
+        wanted.len() - missed.len(),
+        wanted.len(),
+    );
     assert!(strange.is_empty(), "records and faults that nobody knows: {strange:?}");
-    assert!(seeds < SEEDS || missed.is_empty(), "records and faults of which none came about: {missed:?}");
+    assert!(
+        seen.seeds < SEEDS || missed.is_empty(),
+        "records and faults of which none came about: {missed:?}"
+    );
+}
+
+#[test]
+fn seeds_are_a_number_or_a_range() {
+    assert_eq!(seeds("50000"), 0..50_000);
+    assert_eq!(seeds("2000..20000"), 2_000..20_000);
+    for wrong in ["", "many", "0", "7..7", "9..", "..9", "9..8", "1..2..3"] {
+        assert!(std::panic::catch_unwind(|| seeds(wrong)).is_err(), "`{wrong}`");
+    }
 }
 
 #[test]

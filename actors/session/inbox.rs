@@ -93,10 +93,12 @@ impl Tasks {
             tell(&session, said);
         });
     }
+}
 
-    /// Sees to it that a subagent is at work.
-    pub(super) fn ring(&self, session: SessionId) {
-        if self.wiring.sessions.cast(SessionsMsg::Ring(session)).is_err() {
+impl Wiring {
+    /// Something waits in the inbox of this session, or it is to be at work.
+    pub(crate) fn ring(&self, session: SessionId) {
+        if self.sessions.cast(SessionsMsg::Ring(session)).is_err() {
             tracing::debug!(%session, "the supervisor of sessions is gone");
         }
     }

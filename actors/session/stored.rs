@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    hub::Live,
     model::{Body, Durable, Record, RunId, Timestamp},
     persistence::Stored,
     port::{JournalError, Refusal},
@@ -23,15 +22,11 @@ impl State {
         number: u64,
         stored: Result<Stored, JournalError>,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(InFlight { inputs, rings, .. }) = self.in_flight.take_if(|flight| flight.number == number)
-        else {
+        let Some(InFlight { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number) else {
             return Ok(());
         };
         match stored? {
-            Stored::Appended(records) => {
-                self.durable(&records, inputs);
-                rings.into_iter().for_each(|session| self.tasks.ring(session));
-            }
+            Stored::Appended(records) => self.durable(&records, inputs),
             Stored::Refused(Refusal::NoAllowance(refusal)) => {
                 self.put_back(inputs);
                 let input = Input::Refused(refusal);
@@ -53,21 +48,14 @@ impl State {
     }
 
     fn durable(&mut self, records: &[Durable<Arc<Record>>], inputs: Vec<Waiting>) {
-        let first = match std::mem::replace(&mut self.life, Life::Waking) {
-            Life::Dormant(dormant, _) => {
-                let first = dormant.last() + 1;
-                self.life = Life::Awake(dormant.awake(records));
-                first
-            }
+        match std::mem::replace(&mut self.life, Life::Waking) {
+            Life::Dormant(dormant, _) => self.life = Life::Awake(dormant.awake(records)),
             Life::Awake(mut turn) => {
-                let first = turn.last() + 1;
                 records.iter().for_each(|record| turn.apply(record));
                 self.life = Life::Awake(turn);
-                first
             }
             Life::Waking => return,
-        };
-        self.publish(first, records);
+        }
         self.forget_ended(records);
         if let Life::Awake(turn) = &self.life
             && let Some(run) = turn.parked()
@@ -77,21 +65,6 @@ impl State {
         let at = records.first().map_or_else(Timestamp::default, |record| record.at);
         self.answer(inputs, at);
         self.begin_due();
-    }
-
-    fn publish(&self, first: u64, records: &[Durable<Arc<Record>>]) {
-        let hub = &self.wiring.hub;
-        for (record, seq) in records.iter().zip(first..) {
-            let run = record.body.run().map(tracing::field::display);
-            tracing::debug!(session = %self.id, run, seq, kind = record.body.kind().name(), "recorded");
-            if hub.is_watched() {
-                hub.publish(self.id, &Live::Recorded(seq, record.clone()));
-            }
-            if let Body::RunEnded(ended) = &record.body {
-                tracing::info!(session = %self.id, run = %ended.run, outcome = %ended.ended, "run ended");
-                hub.settled(ended.run);
-            }
-        }
     }
 
     /// What tools have kept to find calls again is not needed when their ends are on disk.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    persistence::PersistenceMsg,
+    persistence::{PersistenceMsg, Stored},
     port::{Append, Write},
     provider::NoLease,
     session::{
@@ -131,11 +131,17 @@ impl State {
         let mut append = Append::new(self.id, fence, last + 1, decision.records);
         (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
         (append.take, append.send, append.found) = (decision.take, decision.send, decision.found);
-        let rings = append.send.iter().map(|(session, _)| *session).collect();
+        let rings: Vec<_> = append.send.iter().map(|(session, _)| *session).collect();
         self.appends += 1;
-        let (number, me) = (self.appends, self.me.clone());
-        self.in_flight = Some(InFlight { number, rings, inputs });
+        let (number, session, me, wiring) =
+            (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring));
+        self.in_flight = Some(InFlight { number, inputs });
         let reply = Box::new(move |stored| {
+            // Whoever listens is told of it also if the session dies before it hears of it.
+            if let Ok(Stored::Appended(records)) = &stored {
+                wiring.hub.recorded(session, last + 1, records);
+                rings.into_iter().for_each(|session| wiring.ring(session));
+            }
             if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");
             }

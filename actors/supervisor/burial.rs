@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
-    hub::Live,
     model::{
         Amounts, Body, Cause, Child, Ended, Inbox, Incarnation, Outcome, Record, RunEnded, RunId, RunRow,
         RunState, Seq, SessionId, Settle, StopReason,
@@ -15,7 +14,7 @@ use crate::{
     port::{Append, InboxItem, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
     session::Wiring,
     supervisor::{
-        SessionsMsg, Writer,
+        Writer,
         opening::{Unopened, other_question},
     },
     turn::ONE_CHILD,
@@ -72,18 +71,9 @@ pub(super) async fn bury(
     let rings: Vec<SessionId> = append.send.iter().map(|(session, _)| *session).collect();
     match write(&wiring.persistence, Write::Append(Box::new(append))).await? {
         Stored::Appended(records) => {
-            for (record, seq) in records.into_iter().zip(last + 1..) {
-                wiring.hub.publish(session, &Live::Recorded(seq, record));
-            }
-            for row in &open {
-                wiring.hub.settled(row.id);
-                wiring.tools.abandon(row.id);
-            }
-            for session in rings {
-                if wiring.sessions.cast(SessionsMsg::Ring(session)).is_err() {
-                    tracing::debug!(%session, "the supervisor of sessions is gone");
-                }
-            }
+            wiring.hub.recorded(session, last + 1, &records);
+            open.iter().for_each(|row| wiring.tools.abandon(row.id));
+            rings.into_iter().for_each(|session| wiring.ring(session));
             Ok(incarnation)
         }
         Stored::Refused(refusal) => Err(Unopened::Unreadable(refusal.to_string())),

@@ -9,7 +9,7 @@ use hermod_actors::{
     port::{Journal, Tool},
     testkit::{
         DRILLS, Drill, FaultyJournal, JournalFault, MemoryJournal, NO_FREEZE, Part, ScriptedProvider,
-        ScriptedTool, Strike, calls, says, strike, world,
+        ScriptedTool, Strike, calls, says, strike, strike_perhaps, world,
     },
 };
 use serde_json::json;
@@ -147,6 +147,54 @@ async fn a_part_that_keeps_dying_ends_the_runtime() {
         let runtime = start(reading(&journal.reopened(), 3)).await;
         runtime.revive_all().await.unwrap();
         assert_eq!(runtime.wait(accepted.run, None).await.unwrap().ended.outcome, Outcome::Completed);
+    }
+}
+
+/// A world on a disk that takes 150 ms for a commit, and whose model answers after 100 ms.
+fn on_slow_disk(inner: &MemoryJournal) -> World {
+    let slow = JournalFault::Slow(Duration::from_millis(150));
+    let journal = Arc::new(FaultyJournal::new(Arc::new(inner.clone()), slow, 1));
+    World { journal, ..reading(inner, 1) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_a_session_dies_all_who_wait_hear_of_the_end() {
+    const LONG: Duration = Duration::from_hours(1);
+    for ms in (10..1_500).step_by(50) {
+        let runtime = start(on_slow_disk(&MemoryJournal::new())).await;
+        let accepted = submit(&runtime, "k").await;
+        let die = async {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            strike_perhaps(&runtime, Part::Session(accepted.session), Strike::Kill).await;
+        };
+        let wait = runtime.wait(accepted.run, Some(LONG));
+        let watch = tokio::time::timeout(LONG, until(&runtime, accepted, 1, Kind::RunEnded));
+        let ((), ended, watched) = tokio::join!(die, wait, watch);
+        assert_eq!(ended.expect("whoever waits hears of it").ended.outcome, Outcome::Completed, "{ms} ms");
+        assert!(watched.is_ok(), "who watches hears of it: killed after {ms} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_a_session_that_rests_dies_all_who_wait_hear_of_the_end() {
+    const LONG: Duration = Duration::from_hours(1);
+    for ms in (10..1_500).step_by(50) {
+        let journal = MemoryJournal::new();
+        let runtime = start(reading(&journal, 1)).await;
+        let accepted = submit(&runtime, "k").await;
+        runtime.suspend().await;
+        let runtime = start(on_slow_disk(&journal.reopened())).await;
+        let die = async {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            strike_perhaps(&runtime, Part::Session(accepted.session), Strike::Kill).await;
+        };
+        let stop = runtime.stop_at_rest(accepted.run, StopReason::Command);
+        let wait = runtime.wait(accepted.run, Some(LONG));
+        let watch = tokio::time::timeout(LONG, until(&runtime, accepted, 1, Kind::RunEnded));
+        let (stopped, (), ended, watched) = tokio::join!(stop, die, wait, watch);
+        assert_eq!(stopped, Ok(()), "{ms} ms");
+        assert_eq!(ended.expect("whoever waits hears of it").ended.outcome, Outcome::Stopped, "{ms} ms");
+        assert!(watched.is_ok(), "who watches hears of it: killed after {ms} ms");
     }
 }
 
