@@ -162,7 +162,7 @@ impl Calls {
                 matches!(state(call), Some(State::Started(n, _)) if n == attempt)
             }
             Effect::Seek { call, attempt } => call.n == 0 || state(call) == Some(State::Admitted(attempt)),
-            Effect::Ask { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
+            Effect::Ask { .. } | Effect::Await { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
         };
         hold!(fits, "{effect:?} is due without its record");
         Ok(())

@@ -54,6 +54,7 @@ impl World {
                 nature::said(chance, &started, links, self.now.at)
             }
             (Effect::Seek { call, attempt }, _) => self.found(call, attempt, chance),
+            (Effect::Await { .. }, _) => Input::Nothing,
             (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
             (Effect::Ask { call, attempt }, _)
             | (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Lost | Doing::Wait) => {
@@ -79,6 +80,7 @@ impl World {
                 Some(links) if call.n == 0 => Input::Leased { call, attempt, model: links[0].model.clone() },
                 Some(_) | None => Input::Permitted { call, attempt },
             },
+            (Effect::Await { .. }, _) => Input::Nothing,
             (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
             (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Run) => {
                 self.outside.end(call, attempt, true);

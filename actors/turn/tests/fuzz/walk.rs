@@ -250,7 +250,11 @@ impl World {
         let until = |effect: &Effect| match *effect {
             Effect::WakeAt(time) => Some(time.ms_since(self.now.at)),
             Effect::WakeAtActive(ms) => Some(ms.saturating_sub(self.now.active_ms)),
-            Effect::Ask { .. } | Effect::Run { .. } | Effect::End { .. } | Effect::Seek { .. } => None,
+            Effect::Ask { .. }
+            | Effect::Run { .. }
+            | Effect::End { .. }
+            | Effect::Seek { .. }
+            | Effect::Await { .. } => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()
     }

@@ -401,7 +401,11 @@ impl Watch {
             let fits = match *effect {
                 Effect::Ask { call, attempt } => asked == Some((call, attempt)),
                 Effect::Seek { call, .. } => call.n > 0 || asked.is_none(),
-                Effect::Run { .. } | Effect::End { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
+                Effect::Run { .. }
+                | Effect::End { .. }
+                | Effect::Await { .. }
+                | Effect::WakeAt(_)
+                | Effect::WakeAtActive(_) => true,
             };
             hold!(fits, "{effect:?} is due while {:?}", self.asked);
         }

@@ -134,6 +134,9 @@ impl World {
             | Input::Stop { .. }
             | Input::Steer { .. }
             | Input::Raise { .. }
+            | Input::ChildEnded(_)
+            | Input::FromInbox { .. }
+            | Input::Nothing
             | Input::Woke
             | Input::Refused(_) => {}
         }
@@ -297,7 +300,9 @@ impl World {
             }
             Effect::Run { .. } => Doing::Lost,
             Effect::End { call, .. } => Doing::Attach(self.turn.is_detached(call)),
-            Effect::Seek { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => Doing::Wait,
+            Effect::Seek { .. } | Effect::Await { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => {
+                Doing::Wait
+            }
         })
     }
 
