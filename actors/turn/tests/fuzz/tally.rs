@@ -36,11 +36,14 @@ const EXPECTED: [(&str, &[&str]); 6] = [
             "Stop",
             "Steer",
             "Raise",
+            "ChildEnded",
+            "FromInbox",
+            "Nothing",
             "Woke",
             "Refused",
         ],
     ),
-    ("effect", &["Ask", "Run", "End", "Seek", "WakeAt", "WakeAtActive"]),
+    ("effect", &["Ask", "Run", "End", "Seek", "Await", "WakeAt", "WakeAtActive"]),
     (
         "flaw",
         &[
@@ -65,6 +68,9 @@ impl Tally {
     }
 
     pub(super) fn input(&mut self, input: &Input) {
+        if let Input::FromInbox { says, .. } = input {
+            self.input(says);
+        }
         self.count(
             "input",
             match input {
