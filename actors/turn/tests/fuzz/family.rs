@@ -210,11 +210,9 @@ fn awaits(effect: &Effect) -> Option<(CallId, u32)> {
 
 /// The run that a founded session begins with.
 fn accepted(founded: &Founded) -> Option<&RunAccepted> {
-    match &founded.records[..] {
-        [opened, accepted] => match (&opened.body, &accepted.body) {
-            (Body::SessionOpened(_), Body::RunAccepted(accepted)) => Some(accepted),
-            _ => None,
-        },
-        _ => None,
-    }
+    let [opened, accepted] = &founded.records[..] else { return None };
+    let (Body::SessionOpened(_), Body::RunAccepted(accepted)) = (&opened.body, &accepted.body) else {
+        return None;
+    };
+    Some(accepted)
 }

@@ -7,7 +7,6 @@ mod calls;
 mod chance;
 #[allow(clippy::wildcard_enum_match_arm)] // it looks for two of the kinds of records
 mod disk;
-#[allow(clippy::wildcard_enum_match_arm)] // it looks for two of the kinds of records
 mod family;
 mod money;
 mod nature;

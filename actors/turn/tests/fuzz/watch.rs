@@ -255,7 +255,7 @@ impl Watch {
         hold!(self.ids().last() == Some(&reopened.run), "{reopened:?} behind its back");
         let run = self.run(reopened.run)?;
         hold!(run.reopenable && reopened.leg == run.legs + 1, "{reopened:?} of {run:?}");
-        (run.state, run.legs) = (State::Running, reopened.leg);
+        (run.state, run.legs, run.exhausted) = (State::Running, reopened.leg, None);
         Ok(())
     }
 
