@@ -163,11 +163,12 @@ impl Turn {
         self.go_on_with_results();
     }
 
-    /// The results of the calls of a step are in the view with it.
-    pub(super) fn forget_results(&mut self, of: &[CallId]) {
-        if let Phase::Running(run) = &mut self.phase {
-            run.subagents.retain(|subagent| subagent.ended.is_none() || !of.contains(&subagent.call));
-        }
+    /// A call has ended; if it was the last of its subagents that has ended it, all of their results are in its own. Those of
+    /// others are told apart, also if they have ended before their call.
+    pub(super) fn forget_results(&mut self, call: CallId) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        let has_live = run.live().any(|subagent| subagent.call == call);
+        run.subagents.retain(|subagent| has_live || subagent.call != call);
     }
 
     /// Puts the results that came from the background behind what the model reads next.
@@ -179,10 +180,8 @@ impl Turn {
 
     fn take_results(&mut self) -> Vec<String> {
         let Phase::Running(run) = &mut self.phase else { return Vec::new() };
-        let open: Vec<CallId> = run.calls().iter().map(|call| call.id).collect();
-        let is_told = |subagent: &Subagent| subagent.ended.is_some() && !open.contains(&subagent.call);
-        let told = run.subagents.iter().filter(|subagent| is_told(subagent)).filter_map(told).collect();
-        run.subagents.retain(|subagent| !is_told(subagent));
+        let told = run.subagents.iter().filter_map(told).collect();
+        run.subagents.retain(|subagent| subagent.ended.is_none());
         told
     }
 

@@ -26,7 +26,8 @@ const SHOWN: usize = 2_000;
 impl Draft {
     /// A lost call is started again if that is safe; else what became of it is in doubt.
     pub(super) fn tool_lost(&mut self, id: CallId, attempt: Attempt) {
-        let Some(call) = self.call(id) else { return };
+        // A call that has given tasks away is where its subagents are.
+        let Some(call) = self.call(id).filter(|call| !call.delegates()) else { return };
         let CallState::Started(started, since) = &call.state else { return };
         if started.attempt != attempt {
             return;
@@ -58,7 +59,7 @@ impl Draft {
     /// A call that was started and never begun is started again.
     pub(super) fn never_begun(&mut self, id: CallId, attempt: Attempt) {
         let is_started = self.call(id).is_some_and(
-            |call| matches!(&call.state, CallState::Started(started, _) if started.attempt == attempt),
+            |call| matches!(&call.state, CallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
         );
         if !is_started {
             return;

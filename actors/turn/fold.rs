@@ -291,6 +291,7 @@ impl Turn {
         if let Some(call) = self.call(ended.call) {
             call.state = CallState::Ended(Arc::new(ended.end.clone()));
         }
+        self.forget_results(ended.call);
         self.close_step();
     }
 
@@ -301,13 +302,11 @@ impl Turn {
         let results: Option<Vec<_>> = acting.answer.calls.iter().zip(&acting.calls).map(result).collect();
         let Some(results) = results else { return };
         run.ladder.acted(&acting.answer.text, results.iter().map(|result| &*result.tool));
-        let calls: Vec<CallId> = acting.calls.iter().map(|call| call.id).collect();
         self.history.step(named(&acting.answer, &results), results);
         run.iteration += 1;
         run.step = Step::Asking(run.next_call());
         let id = run.id;
         self.show_messages(id);
-        self.forget_results(&calls);
         self.show_results();
     }
 

@@ -88,6 +88,7 @@ impl Turn {
         for message in self.messages_at_begin() {
             self.history.note(&fenced(&message));
         }
+        self.show_results();
         self.show_note();
     }
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod cases;
+mod delegate;
 mod doubt;
 mod fallback;
 mod fuzz;

@@ -53,12 +53,15 @@ impl World {
             let expired = self.turn.questions().into_iter().find(|(request, _)| request.expires_at <= at);
             hold!(expired.is_none(), "revived, and still open is {expired:?}");
         }
+        let taken = self.stubs.appended(decision)?;
+        self.watch.family.appended(decision, &taken)?;
         self.watch.appended((&decision.ledger, &decision.index), &self.turn)
     }
 
     /// What a record says of a tool call is so.
     fn agrees_with_outside(&self, body: &Body, since: u64) -> Result<(), String> {
         let (call, attempt, should_be_there) = match body {
+            Body::CallEnded(ended) if self.watch.family.has(ended.call) => return Ok(()),
             Body::CallEnded(ended) if ended.attempt > 0 => match ended.end.status {
                 CallStatus::Ok => (ended.call, ended.attempt, true),
                 CallStatus::NotStarted => {
@@ -95,6 +98,7 @@ impl World {
         self.boot += u64::from(reboots);
         self.tell(|| format!("died{}", if reboots { ", and the machine starts anew" } else { "" }));
         self.outside.die(reboots, chance);
+        self.stubs.die();
         self.tasks.clear();
         self.waiting.clear();
         self.stale.clear();

@@ -7,10 +7,12 @@ mod calls;
 mod chance;
 #[allow(clippy::wildcard_enum_match_arm)] // it looks for two of the kinds of records
 mod disk;
+mod family;
 mod money;
 mod nature;
 mod outside;
 mod shrink;
+mod stubs;
 mod tally;
 mod tasks;
 mod view;

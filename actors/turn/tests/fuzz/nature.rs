@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::chance::Chance;
 use crate::{
     model::{
-        Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Deadline, Doubt, EffectClass,
-        Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted, ModelTraits,
-        NotAnswered, Past, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage, WhenInDoubt, WhyNot,
+        Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Deadline, Delegation, Doubt,
+        EffectClass, Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted,
+        ModelTraits, NotAnswered, Past, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage, WhenInDoubt,
+        WhyNot,
     },
-    policy::{Candidate, Otherwise, Standing},
+    policy::{Candidate, Otherwise, Standing, delegation::DELEGATE_TASK},
     port::Intent,
     turn::{Fault, Input, Outlook, Plan},
 };
@@ -31,14 +34,26 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         thinking: None,
         workspace: "/w".into(),
         task: "t".into(),
-        tools: vec!["tool".into()],
+        tools: vec![DELEGATE_TASK.into(), "tool".into()],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
         in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
-        delegation: None,
+        delegation: delegation(chance),
         script: None,
     }
+}
+
+fn delegation(chance: &mut Chance) -> Option<Delegation> {
+    let delegation = Delegation {
+        depth: chance.pick(&[0, 0, 1]),
+        max_depth: chance.pick(&[1, 2, 2]),
+        max_children: chance.pick(&[1, 2, 3, 3, 8]),
+        iterations: 50,
+        shared: chance.one_in(3),
+        progress_ms: None,
+    };
+    chance.unless(4, delegation)
 }
 
 fn limits(chance: &mut Chance) -> Limits {
@@ -47,6 +62,7 @@ fn limits(chance: &mut Chance) -> Limits {
         iterations: (tight && chance.one_in(2)).then_some(1 + chance.below(4)),
         tokens: (tight && chance.one_in(2)).then_some(100 + chance.below(3_000)),
         tool_calls: (tight && chance.one_in(2)).then_some(chance.below(4)),
+        children: chance.one_in(6).then_some(chance.below(3)),
         ..Amounts::default()
     };
     let hurried = RetryPolicy {
@@ -119,7 +135,27 @@ fn answer(
 }
 
 fn asked(chance: &mut Chance, n: u64) -> ToolCall {
-    ToolCall { id: format!("v{n}"), name: chance.pick(&TOOLS).into(), arguments: r#"{"a":1}"#.into() }
+    let (name, arguments) = match chance.one_in(4) {
+        true => (DELEGATE_TASK, order(chance)),
+        false => (chance.pick(&TOOLS), r#"{"a":1}"#.into()),
+    };
+    ToolCall { id: format!("v{n}"), name: name.into(), arguments }
+}
+
+/// What a model gives away; one of eight is not acceptable.
+fn order(chance: &mut Chance) -> String {
+    let bad = [r#"{"goal":""}"#, "{}", r#"{"goal":"look","tools":["none"]}"#, r#"{"tasks":[]}"#];
+    if chance.one_in(8) {
+        return chance.pick(&bad).into();
+    }
+    let tasks = chance.pick(&[1, 1, 2, 3, 4]);
+    let tasks: Vec<_> =
+        (0..tasks).map(|_| json!({"goal": chance.pick(&["look", "read", "write"])})).collect();
+    let in_background = chance.one_in(2);
+    match tasks.len() {
+        1 => json!({"goal": "look", "background": in_background}).to_string(),
+        _ => json!({"tasks": tasks, "background": in_background}).to_string(),
+    }
 }
 
 /// What the executor says of calls: often all of them are alike.
@@ -127,6 +163,11 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<Plan> {
     let all = chance.below(16);
     let mut plan = |call: &ToolCall| match if chance.one_in(4) { chance.below(16) } else { all } {
         0 => refuse(Fault::UnknownTool),
+        _ if call.name == DELEGATE_TASK => Plan::Admit {
+            tool: call.name.as_str().into(),
+            intent: EffectClass::Once.into(),
+            arguments: Hash::of(call.arguments.as_bytes()),
+        },
         1 => refuse(Fault::Malformed),
         2 => refuse(Fault::Unacceptable),
         n => {

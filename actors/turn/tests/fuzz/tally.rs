@@ -36,11 +36,14 @@ const EXPECTED: [(&str, &[&str]); 6] = [
             "Stop",
             "Steer",
             "Raise",
+            "ChildEnded",
+            "FromInbox",
+            "Nothing",
             "Woke",
             "Refused",
         ],
     ),
-    ("effect", &["Ask", "Run", "End", "Seek", "WakeAt", "WakeAtActive"]),
+    ("effect", &["Ask", "Run", "End", "Seek", "Await", "WakeAt", "WakeAtActive"]),
     (
         "flaw",
         &[
@@ -65,6 +68,9 @@ impl Tally {
     }
 
     pub(super) fn input(&mut self, input: &Input) {
+        if let Input::FromInbox { says, .. } = input {
+            self.input(says);
+        }
         self.count(
             "input",
             match input {
@@ -83,6 +89,9 @@ impl Tally {
                 Input::Stop { .. } => "Stop",
                 Input::Steer { .. } => "Steer",
                 Input::Raise { .. } => "Raise",
+                Input::ChildEnded(_) => "ChildEnded",
+                Input::FromInbox { .. } => "FromInbox",
+                Input::Nothing => "Nothing",
                 Input::Woke => "Woke",
                 Input::Refused(_) => "Refused",
             },
@@ -97,6 +106,7 @@ impl Tally {
                 Effect::Run { .. } => "Run",
                 Effect::End { .. } => "End",
                 Effect::Seek { .. } => "Seek",
+                Effect::Await { .. } => "Await",
                 Effect::WakeAt(_) => "WakeAt",
                 Effect::WakeAtActive(_) => "WakeAtActive",
             },

@@ -27,6 +27,10 @@ pub(super) enum Doing {
     Attach(bool),
     /// Waits for a time, a lease or a permit.
     Wait,
+    /// Waits for the subagents of the call.
+    Children,
+    /// Is at its end already, with this.
+    Told(CallEnd),
     /// Was begun without what it needs.
     Lost,
     /// Has had its say.
@@ -36,15 +40,22 @@ pub(super) enum Doing {
 impl World {
     /// The places of the tasks that still have something to say: those that are due, or those that are not.
     pub(super) fn busy(&self, is_due: bool) -> Vec<usize> {
-        let is_busy = |task: &Task| task.is_due == is_due && !matches!(task.doing, Doing::Over);
+        let is_busy =
+            |task: &Task| task.is_due == is_due && !matches!(task.doing, Doing::Over | Doing::Children);
         (0..self.tasks.len()).filter(|at| is_busy(&self.tasks[*at])).collect()
     }
 
     /// A task comes to its end in any way.
     pub(super) fn ends(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
+        if let Effect::Await { call, n } = self.tasks[at].effect {
+            return if chance.one_in(2) { self.rings((call, n), chance) } else { self.hand_in(chance) };
+        }
         let Task { effect, doing, is_due } = self.take(at);
         let input = match (effect, doing) {
-            (_, Doing::Over) => return Ok(()),
+            (Effect::Await { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
+            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Told(end)) => {
+                Input::ToolEnded { call, attempt, end }
+            }
             (Effect::Ask { call, attempt }, Doing::Ask(_)) if !is_due && chance.one_in(2) => {
                 let failure = Failure::new(FailureClass::Cancelled, "x");
                 Input::ModelFailed { call, attempt, failure, outlook: Outlook::default() }
@@ -71,9 +82,15 @@ impl World {
 
     /// A task comes to its end in the best way.
     pub(super) fn succeeds(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
+        if let Effect::Await { call, n } = self.tasks[at].effect {
+            return self.rings((call, n), chance);
+        }
         let Task { effect, doing, .. } = self.take(at);
         let input = match (effect, doing) {
-            (_, Doing::Over) => return Ok(()),
+            (Effect::Await { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
+            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Told(end)) => {
+                Input::ToolEnded { call, attempt, end }
+            }
             (_, Doing::Ask(started)) => nature::last_word(&started),
             (Effect::Seek { call, attempt }, _) => match self.turn.candidates() {
                 Some(links) if call.n == 0 => Input::Leased { call, attempt, model: links[0].model.clone() },

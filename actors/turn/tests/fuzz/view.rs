@@ -66,6 +66,15 @@ enum Read {
     Never,
 }
 
+/// What was told of a subagent's end.
+#[derive(Debug)]
+struct Told {
+    run: RunId,
+    number: u64,
+    /// By which request it was shown first, and whether in the result of a call.
+    read: Option<(u64, bool)>,
+}
+
 /// What was shown.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
@@ -74,6 +83,8 @@ pub(super) struct Shown {
     sent: Vec<Message>,
     postscript: Option<Postscript>,
     said: Vec<Said>,
+    told: Vec<Told>,
+    requests: u64,
 }
 
 /// What the `n`th message says.
@@ -82,6 +93,18 @@ pub(super) fn text(n: u64) -> String {
 }
 
 const MARK: &str = "[message ";
+
+/// What is told of the `n`th row.
+pub(super) fn result(n: u64) -> String {
+    format!(r#"{{"answer":"{RESULT}{n}]"}}"#)
+}
+
+const RESULT: &str = "[result ";
+
+/// The numbers of marks in a text.
+fn marks(text: &str, mark: &'static str) -> impl Iterator<Item = u64> {
+    text.split(mark).skip(1).map(|mark| mark.split(']').next().and_then(|n| n.parse().ok()).unwrap_or(0))
+}
 
 /// The runs that `next` of messages names are far from others.
 pub(super) const fn next(n: u64) -> RunId {
@@ -119,15 +142,54 @@ impl Shown {
     /// A request shows all that is there; `later` says of which runs messages are shown later.
     pub(super) fn asked(&mut self, turn: &Turn, later: impl Fn(RunId) -> bool) -> Result<(), String> {
         let (tail, cursor) = turn.render(self.cursor);
+        self.requests += 1;
         for message in &tail {
             self.grammar.take(message)?;
             self.read(message)?;
+            self.read_results(message)?;
         }
         hold!(self.grammar.is_open(), "a model is asked behind {:?}", self.grammar);
         self.cursor = cursor;
         self.sent.extend(tail);
         let left = self.said.iter().find(|said| said.read == Read::Not && !later(said.run));
         hold!(left.is_none(), "a request does not show {left:?}");
+        let current = turn.current().map(|(run, _)| run).filter(|run| !later(*run));
+        let left = current.and_then(|run| self.untold(run));
+        hold!(left.is_none(), "a request does not show {left:?}");
+        Ok(())
+    }
+
+    /// A result that the model of a run was not shown.
+    pub(super) fn untold(&self, run: RunId) -> Option<&impl std::fmt::Debug> {
+        self.told.iter().find(|told| told.run == run && told.read.is_none())
+    }
+
+    /// A subagent of a run has ended.
+    pub(super) fn told(&mut self, run: RunId, text: &str) {
+        self.told.extend(marks(text, RESULT).map(|number| Told { run, number, read: None }));
+    }
+
+    /// A result is shown once; but two calls that are the same have the same one.
+    fn read_results(&mut self, message: &Message) -> Result<(), String> {
+        let (content, is_result) = match message {
+            Message::User(content) => (content, false),
+            Message::Tool { content, .. } => (content, true),
+            Message::System(_) | Message::Assistant(_) => return Ok(()),
+        };
+        let texts = [(Some(&content.text), is_result), (content.note.as_ref(), false)];
+        for (text, is_result) in texts {
+            let Some(text) = text else { continue };
+            for number in marks(text, RESULT) {
+                let told = self.told.iter_mut().find(|told| told.number == number);
+                let Some(told) = told else {
+                    return Err(format!("result {number} is shown and was not told"));
+                };
+                let same = Some((self.requests, true));
+                let fits = told.read.is_none() || (is_result && told.read == same);
+                hold!(fits, "{told:?} is shown again");
+                told.read = Some((self.requests, is_result));
+            }
+        }
         Ok(())
     }
 
@@ -138,8 +200,7 @@ impl Shown {
     fn read(&mut self, message: &Message) -> Result<(), String> {
         let (Message::User(content) | Message::Tool { content, .. }) = message else { return Ok(()) };
         for text in [Some(&content.text), content.note.as_ref()].into_iter().flatten() {
-            for mark in text.split(MARK).skip(1) {
-                let number = mark.split(']').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+            for number in marks(text, MARK) {
                 let said = self.said.iter_mut().find(|said| said.next == next(number));
                 let Some(said) = said.filter(|said| said.read == Read::Not) else {
                     return Err(format!("message {number} is shown and was not said, or twice"));

@@ -119,6 +119,8 @@ impl World {
             },
             20 | 21 if is_on => self.hear_again(chance),
             22 | 23 if is_on => self.raise(chance),
+            24 => self.others_go_on(chance),
+            25 | 26 => self.hand_in(chance),
             _ => self.goes_on(chance),
         }
     }
@@ -189,6 +191,7 @@ impl World {
             iterations: chance.one_in(2).then(|| chance.below(3)),
             tokens: chance.one_in(2).then(|| chance.below(3_000)),
             tool_calls: chance.one_in(2).then(|| chance.below(3)),
+            children: chance.one_in(4).then(|| chance.below(3)),
             ..Amounts::default()
         };
         let wall_ms = chance.one_in(2).then(|| chance.below(5_000));
@@ -250,7 +253,11 @@ impl World {
         let until = |effect: &Effect| match *effect {
             Effect::WakeAt(time) => Some(time.ms_since(self.now.at)),
             Effect::WakeAtActive(ms) => Some(ms.saturating_sub(self.now.active_ms)),
-            Effect::Ask { .. } | Effect::Run { .. } | Effect::End { .. } | Effect::Seek { .. } => None,
+            Effect::Ask { .. }
+            | Effect::Run { .. }
+            | Effect::End { .. }
+            | Effect::Seek { .. }
+            | Effect::Await { .. } => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()
     }

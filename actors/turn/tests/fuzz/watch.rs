@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use super::{
     calls::Calls,
+    family::{Family, ONE_CHILD},
     hold,
     money::{Held, Money},
     view::Shown,
 };
 use crate::{
     model::{
-        Amounts, Attempt, Body, BudgetRaised, CallId, CallLost, CallStarted, Cause, Dimension, Ended, Finish,
-        Incarnation, LateSettled, Ledger, Message, ModelAnswered, ModelFailed, ModelStarted, NoAllowance,
-        Outcome, Record, RunEnded, RunExhausted, RunId, RunReopened, RunSpec, RunState, Seq, Usage, WhyAgain,
+        Amounts, Attempt, Body, BudgetRaised, CallEnded, CallId, CallLost, CallStarted, Cause, Dimension,
+        Ended, Finish, Incarnation, LateSettled, Ledger, Message, ModelAnswered, ModelFailed, ModelStarted,
+        NoAllowance, Outcome, Record, RunEnded, RunExhausted, RunId, RunReopened, RunSpec, RunState,
+        RunStopping, Seq, Settle, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -34,6 +36,7 @@ pub(super) struct Watch {
     /// Attempts whose answers may still come, and what is booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
     calls: Calls,
+    pub(super) family: Family,
     pub(super) shown: Shown,
     money: Money,
     rows: Vec<(RunId, RunState)>,
@@ -84,11 +87,7 @@ impl Watch {
                 self.incarnation = revived.incarnation;
             }
             Body::RunAccepted(accepted) => self.accepted(accepted.run, &accepted.spec)?,
-            Body::RunStopping(stopping) => {
-                let run = self.running(stopping.run)?;
-                hold!(run.state == State::Running, "{stopping:?} again");
-                run.state = State::Stopping;
-            }
+            Body::RunStopping(stopping) => self.stopping(stopping)?,
             Body::RunEnded(ended) => self.ended(ended, turn)?,
             Body::ModelStarted(started) => self.started(started, turn)?,
             Body::ModelAnswered(answered) => self.answered(answered)?,
@@ -100,11 +99,7 @@ impl Watch {
             Body::LateSettled(late) => self.late(late)?,
             Body::CallAdmitted(admitted) => self.calls.admitted(admitted)?,
             Body::CallStarted(started) => self.call_started(started)?,
-            Body::CallEnded(ended) => {
-                if self.calls.ended(ended)? {
-                    self.running(ended.call.run)?.held.give_back(&ONE_CALL);
-                }
-            }
+            Body::CallEnded(ended) => self.call_ended(ended)?,
             Body::CallLost(lost) => self.lost(lost)?,
             Body::MessageSteered(message) => {
                 let state = self.run(message.run)?.state;
@@ -124,7 +119,11 @@ impl Watch {
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
-            Body::ChildEnded(_) => {}
+            Body::ChildEnded(ended) => {
+                self.running(ended.call.run)?;
+                self.family.ended(ended)?;
+                self.shown.told(ended.call.run, &ended.told);
+            }
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
@@ -168,6 +167,34 @@ impl Watch {
         Ok(())
     }
 
+    fn stopping(&mut self, stopping: &RunStopping) -> Result<(), String> {
+        let run = self.running(stopping.run)?;
+        hold!(run.state == State::Running, "{stopping:?} again");
+        run.state = State::Stopping;
+        self.family.stopping(stopping.run, &stopping.ended);
+        Ok(())
+    }
+
+    fn call_ended(&mut self, ended: &CallEnded) -> Result<(), String> {
+        if self.calls.ended(ended)? {
+            self.running(ended.call.run)?.held.give_back(&ONE_CALL);
+        }
+        self.family.call_ended(ended)
+    }
+
+    /// A subagent of a run gives its place back.
+    pub(super) fn child_left(&mut self, run: RunId) -> Result<(), String> {
+        let settle = Settle {
+            account: run.into(),
+            reserved: ONE_CHILD,
+            spent: Amounts::default(),
+            refund: Amounts::default(),
+        };
+        self.money.post(&Ledger { settle: vec![settle], ..Ledger::default() })?;
+        self.running(run)?.held.give_back(&ONE_CHILD);
+        Ok(())
+    }
+
     fn exhausted(&mut self, exhausted: &RunExhausted) -> Result<(), String> {
         hold!(self.asked.is_none(), "{exhausted:?} while a model is asked");
         let run = self.running(exhausted.run)?;
@@ -197,6 +224,7 @@ impl Watch {
             hold!(in_time || as_it_began, "an exhausted run ends as {ended:?}");
         }
         self.calls.close()?;
+        self.family.run_ended(ended.run)?;
         if ended.ended.outcome == Outcome::Completed {
             hold!(matches!(finish, Some(Finish::Stop | Finish::ToolCalls)), "completed by {finish:?}");
             let (view, _) = turn.render(crate::turn::Cursor::default());
@@ -205,6 +233,8 @@ impl Watch {
                 Message::Assistant(_) | Message::System(_) | Message::User(_) | Message::Tool { .. } => None,
             });
             hold!(said.next().is_some_and(|text| !text.trim().is_empty()), "completed without a word");
+            let untold = self.shown.untold(ended.run);
+            hold!(untold.is_none(), "completed, and its model was not shown {untold:?}");
         }
         (self.again, self.failed) = (false, None);
         if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
@@ -225,7 +255,7 @@ impl Watch {
         hold!(self.ids().last() == Some(&reopened.run), "{reopened:?} behind its back");
         let run = self.run(reopened.run)?;
         hold!(run.reopenable && reopened.leg == run.legs + 1, "{reopened:?} of {run:?}");
-        (run.state, run.legs) = (State::Running, reopened.leg);
+        (run.state, run.legs, run.exhausted) = (State::Running, reopened.leg, None);
         Ok(())
     }
 
@@ -272,9 +302,11 @@ impl Watch {
         let run = self.running(started.call.run)?;
         hold!(run.state == State::Running, "{started:?} while its run is being stopped");
         hold!(run.exhausted.is_none(), "{started:?} while its run is exhausted");
-        run.held.reserve(&ONE_CALL);
+        let children = u64::try_from(started.children.len()).ok();
+        run.held.reserve(&Amounts { children, ..ONE_CALL });
         run.made.1 += 1;
-        Ok(())
+        let spec = Arc::clone(&run.spec);
+        self.family.started(started, &spec)
     }
 
     /// Takes the attempt under way, if it is this one.
@@ -296,6 +328,7 @@ impl Watch {
         }
         if !self.again {
             self.calls.proposed(answered.call, &answered.message);
+            self.family.asked(answered.call, &answered.message);
         }
         Ok(())
     }
@@ -371,6 +404,7 @@ impl Watch {
         }
         if let Phase::Running(run) = &turn.phase {
             let (folded, booked) = (run.spent.tokens.unwrap_or(0), self.money.tokens(run.id));
+            let booked = booked - self.family.spent(run.id);
             hold!(
                 folded == booked,
                 "{} has spent {folded} tokens by its records, {booked} by its account",
@@ -401,11 +435,17 @@ impl Watch {
             let fits = match *effect {
                 Effect::Ask { call, attempt } => asked == Some((call, attempt)),
                 Effect::Seek { call, .. } => call.n > 0 || asked.is_none(),
-                Effect::Run { .. } | Effect::End { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
+                Effect::Run { .. }
+                | Effect::End { .. }
+                | Effect::Await { .. }
+                | Effect::WakeAt(_)
+                | Effect::WakeAtActive(_) => true,
             };
             hold!(fits, "{effect:?} is due while {:?}", self.asked);
         }
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
+        let current = self.runs.iter().find(|run| matches!(run.state, State::Running | State::Stopping));
+        self.family.due(due, current.map(|run| run.id))?;
         hold!(is_idle == due.is_empty(), "a run is under way and nothing is due, or {due:?} without one");
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::{
     chance::Chance,
     hold, nature,
     outside::Outside,
+    stubs::Stubs,
     tally::Tally,
     tasks::{Doing, Task},
     watch::Watch,
@@ -51,6 +52,7 @@ pub(super) struct World {
     pub(super) rests: bool,
     pub(super) tasks: Vec<Task>,
     pub(super) outside: Outside,
+    pub(super) stubs: Stubs,
     pub(super) watch: Watch,
     revival: u32,
     pub(super) boot: u64,
@@ -75,6 +77,7 @@ impl World {
             rests: false,
             tasks: Vec::new(),
             outside: Outside::default(),
+            stubs: Stubs::default(),
             watch: Watch::default(),
             revival: 0,
             boot: 0,
@@ -126,7 +129,8 @@ impl World {
             | Input::ToolEnded { .. }
             | Input::Lost { .. }
             | Input::NeverBegun { .. }
-            | Input::Decided { .. } => self.stale.push(input.clone()),
+            | Input::Decided { .. }
+            | Input::FromInbox { .. } => self.stale.push(input.clone()),
             Input::Opened { .. }
             | Input::Revived { .. }
             | Input::Submitted { .. }
@@ -134,6 +138,8 @@ impl World {
             | Input::Stop { .. }
             | Input::Steer { .. }
             | Input::Raise { .. }
+            | Input::ChildEnded(_)
+            | Input::Nothing
             | Input::Woke
             | Input::Refused(_) => {}
         }
@@ -188,7 +194,7 @@ impl World {
             decision.ledger
         );
         self.refused = false;
-        if decision.records.is_empty() {
+        if decision.is_empty() {
             self.watch.is_settled(&inputs)?;
             return self.begin_due();
         }
@@ -279,6 +285,11 @@ impl World {
 
     fn begin(&mut self, effect: Effect) -> Result<Doing, String> {
         Ok(match effect {
+            Effect::Run { call, .. } | Effect::End { call, .. }
+                if let Some(end) = self.turn.delegated(call) =>
+            {
+                end.map_or(Doing::Children, Doing::Told)
+            }
             Effect::Ask { call, attempt } => match (self.take_grant(call, attempt), self.turn.asking()) {
                 (true, Some(started)) => Doing::Ask(Arc::clone(started)),
                 (_, _) => Doing::Lost,
@@ -297,7 +308,9 @@ impl World {
             }
             Effect::Run { .. } => Doing::Lost,
             Effect::End { call, .. } => Doing::Attach(self.turn.is_detached(call)),
-            Effect::Seek { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => Doing::Wait,
+            Effect::Seek { .. } | Effect::Await { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => {
+                Doing::Wait
+            }
         })
     }
 
@@ -316,7 +329,7 @@ impl World {
         self.tasks.retain_mut(|task| {
             if task.is_due && !due.contains(&task.effect) {
                 match (&task.doing, task.effect.ended().filter(|end| due.contains(end))) {
-                    (Doing::Wait | Doing::Over, None) => return false,
+                    (Doing::Wait | Doing::Over | Doing::Children, None) => return false,
                     (_, Some(end)) => task.effect = end,
                     (_, None) => task.is_due = false,
                 }

@@ -1,0 +1,306 @@
+//! Tasks that are given away, and what comes of them.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Driver, check, content, model, run, tool};
+use crate::{
+    model::{
+        AccountId, Amounts, AssistantMessage, Body, CallStatus, Child, ChildEnded, Delegation, Dimension,
+        EffectClass, Ended, FailureClass, Finish, Hash, Inbox, Limits, NewAccount, NoAllowance, Outcome,
+        Parent, Raised, RunSpec, SessionId, StopReason, ToolCall, Usage,
+    },
+    policy::delegation::DELEGATE_TASK,
+    turn::{Cursor, Decision, Effect, Input, Plan},
+};
+
+const DELEGATION: Delegation =
+    Delegation { depth: 0, max_depth: 1, max_children: 3, iterations: 50, shared: false, progress_ms: None };
+
+/// A driver with one run that may delegate so, whose model is asked.
+fn asked(delegation: Delegation, limits: Limits) -> Driver {
+    let mut driver = Driver::new();
+    let spec: RunSpec = serde_json::from_value(json!({
+        "chain": ["p/m"], "workspace": "/w", "task": "t", "tools": [DELEGATE_TASK, "tool"],
+        "limits": limits, "delegation": delegation,
+    }))
+    .unwrap();
+    driver.feed(&Input::Submitted {
+        run: run(1),
+        input: "task 1".into(),
+        images: Arc::default(),
+        history: Arc::default(),
+        spec: Arc::new(spec),
+        key: None,
+    });
+    driver.lease(model(1, 1), 1);
+    driver
+}
+
+fn limits() -> Limits {
+    Limits { max_tokens: 100, ..Limits::default() }
+}
+
+/// The model calls `delegate_task` with each of these; with `""` another tool.
+fn answer(driver: &Driver, arguments: &[&str]) -> Input {
+    let name = |arguments: &str| if arguments.is_empty() { "tool" } else { DELEGATE_TASK };
+    let calls = arguments.iter().zip(1..).map(|(arguments, n)| ToolCall {
+        id: format!("v{n}"),
+        name: name(arguments).into(),
+        arguments: (*arguments).into(),
+    });
+    let plans = arguments.iter().map(|arguments| Plan::Admit {
+        tool: name(arguments).into(),
+        intent: EffectClass::Once.into(),
+        arguments: Hash::of(arguments.as_bytes()),
+    });
+    let message = AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() };
+    let answer = crate::model::Answer { message, finish: Finish::ToolCalls, usage: Some(Usage::default()) };
+    let started = driver.turn.asking().cloned().unwrap();
+    Input::Answered { started, answer: Arc::new(answer), plans: plans.collect() }
+}
+
+/// A run that has given these away in its first answer.
+fn given(arguments: &[&str]) -> Driver {
+    let mut driver = asked(DELEGATION, limits());
+    gives(&mut driver, arguments);
+    driver
+}
+
+fn gives(driver: &mut Driver, arguments: &[&str]) -> Vec<&'static str> {
+    let answer = answer(driver, arguments);
+    driver.feed(&answer)
+}
+
+/// All that was ever begun.
+fn children(driver: &Driver) -> Vec<(crate::model::CallId, Child)> {
+    let records = driver.records.iter().filter_map(|record| {
+        let Body::CallStarted(started) = &record.body else { return None };
+        Some(started)
+    });
+    records.flat_map(|started| started.children.iter().map(|child| (started.call, *child))).collect()
+}
+
+/// The row with which the `n`th of all that were begun has ended.
+fn row(driver: &Driver, n: usize, (outcome, told): (Outcome, &str)) -> Input {
+    let (call, child) = children(driver)[n];
+    let says = Input::ChildEnded(Arc::new(ChildEnded {
+        call,
+        child,
+        ended: Ended { outcome, cause: None },
+        told: told.into(),
+        iterations: 1,
+        usage: Usage::default(),
+    }));
+    Input::FromInbox { row: 7, says: Box::new(says) }
+}
+
+fn ends(driver: &mut Driver, n: usize, said: (Outcome, &str)) -> Vec<&'static str> {
+    let row = row(driver, n, said);
+    driver.feed(&row)
+}
+
+fn decide(driver: &Driver, inputs: &[Input]) -> Decision {
+    let mut draft = driver.turn.draft(driver.now);
+    inputs.iter().for_each(|input| draft.feed(input));
+    draft.finish()
+}
+
+/// Hears what the shell says of a call that has given tasks away.
+fn delegated(driver: &mut Driver, n: u32) -> Vec<&'static str> {
+    let call = tool(1, 1, n);
+    let end = driver.turn.delegated(call).unwrap().unwrap();
+    driver.feed(&Input::ToolEnded { call, attempt: 1, end })
+}
+
+fn last(driver: &Driver) -> String {
+    content(driver.turn.render(Cursor::default()).0.last().unwrap())
+}
+
+const ONE: &str = r#"{"goal":"look"}"#;
+const TWO: &str = r#"{"tasks":[{"goal":"look"},{"goal":"read"}]}"#;
+const BEHIND: &str = r#"{"goal":"look","background":true}"#;
+const DONE: (Outcome, &str) = (Outcome::Completed, r#"{"answer":"found"}"#);
+const FAILED: (Outcome, &str) = (Outcome::Failed, r#"{"outcome":"failed"}"#);
+const AWAIT: Effect = Effect::Await { call: tool(1, 1, 1), n: 0 };
+
+#[test]
+fn a_task_begins_with_its_call_and_ends_it() {
+    let mut driver = asked(DELEGATION, limits());
+    let decision = decide(&driver, &[answer(&driver, &[ONE])]);
+    let [founded] = &decision.found[..] else { panic!("{:?}", decision.found) };
+    let Body::RunAccepted(accepted) = &founded.records[1].body else { panic!("{founded:?}") };
+    assert_eq!(accepted.parent, Some(Parent { session: SessionId::from_bits(1), call: tool(1, 1, 1), n: 0 }));
+    let iterations = Amounts { iterations: Some(50), ..Amounts::default() };
+    let account =
+        NewAccount { id: accepted.run.into(), parent: Some(run(1).into()), limits: iterations, apart: true };
+    assert_eq!(decision.ledger.open, [account]);
+    assert_eq!(decision.ledger.reserve[0].amounts.children, Some(1));
+    assert_eq!(gives(&mut driver, &[ONE]), ["model.answered", "call.admitted", "call.started"]);
+    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }, AWAIT]);
+    assert_eq!(driver.turn.delegated(tool(1, 1, 1)), Some(None));
+
+    let row = row(&driver, 0, DONE);
+    assert_eq!(decide(&driver, &[row.clone()]).take, [7]);
+    assert_eq!(driver.feed(&row), ["child.ended", "call.ended"]);
+    assert_eq!(driver.contents(), [DONE.1]);
+    assert_eq!(driver.feed(&row), [""; 0], "what is read twice is heard once");
+    assert_eq!(decide(&driver, &[row]).take, [7]);
+    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+}
+
+#[test]
+fn a_batch_ends_with_its_last_in_the_order_of_its_tasks() {
+    let mut driver = given(&[TWO]);
+    assert_eq!(ends(&mut driver, 1, FAILED), ["child.ended"]);
+    driver.crash();
+    assert_eq!(ends(&mut driver, 0, DONE), ["child.ended", "call.ended"]);
+    assert_eq!(driver.contents(), [r#"{"results":[{"answer":"found"},{"outcome":"failed"}]}"#]);
+}
+
+#[test]
+fn a_result_from_the_background_is_shown_once() {
+    // While the model is asked; it has said its last word then, and goes on.
+    let mut driver = given(&[BEHIND]);
+    assert_eq!(delegated(&mut driver, 1), ["call.ended"]);
+    driver.lease(model(1, 2), 1);
+    let mut said = driver.clone();
+    assert_eq!(said.answer(0, EffectClass::Pure), ["model.answered"]);
+    check(&said, "uct", &[AWAIT]);
+    assert_eq!(ends(&mut said, 0, DONE), ["child.ended"]);
+    check(&said, "uctau", &[Effect::Seek { call: model(1, 3), attempt: 1 }]);
+    assert_eq!(said.found(DONE.1), [('u', 1)]);
+    assert_eq!(ends(&mut driver, 0, DONE), ["child.ended"]);
+    assert_eq!(driver.found(DONE.1), []);
+    assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered"]);
+    assert_eq!(driver.found(DONE.1), [('u', 1)]);
+    driver.lease(model(1, 3), 1);
+    assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended"]);
+    check(&driver, "uctaua", &[]);
+}
+
+#[test]
+fn a_result_that_comes_before_its_step_is_closed_is_not_lost() {
+    let mut driver = given(&[BEHIND, ""]);
+    driver.permit_all();
+    delegated(&mut driver, 1);
+    assert_eq!(ends(&mut driver, 0, DONE), ["child.ended"]);
+    let end = crate::model::CallEnd::ok("r");
+    driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end });
+    assert_eq!((driver.view().as_str(), driver.found(DONE.1)), ("uctt", vec![('t', 1)]));
+
+    // One of two that has ended before its call.
+    let mut driver = given(&[r#"{"tasks":[{"goal":"look"},{"goal":"read"}],"background":true}"#]);
+    ends(&mut driver, 1, DONE);
+    delegated(&mut driver, 1);
+    assert_eq!(driver.found(DONE.1), [('t', 1)]);
+    // Both of them: the call ends with their results, and they are told nowhere else.
+    let mut driver = given(&[BEHIND]);
+    assert_eq!(ends(&mut driver, 0, DONE), ["child.ended", "call.ended"]);
+    assert_eq!(driver.found(DONE.1), [('t', 1)]);
+}
+
+/// What the model reads of a task that is not given away.
+#[track_caller]
+fn check_refused(driver: &mut Driver, inputs: &[Input], expect: &str) {
+    let decision = decide(driver, inputs);
+    assert!(decision.found.is_empty() && decision.ledger.reserve.iter().all(|r| r.amounts.is_empty()));
+    let ended = decision.records.iter().find_map(|record| {
+        let Body::CallEnded(ended) = &record.body else { return None };
+        Some(ended.clone())
+    });
+    let ended = ended.unwrap();
+    assert_eq!((ended.attempt, ended.end.status), (0, CallStatus::Error));
+    assert!(ended.end.content.contains(expect), "{}", ended.end.content);
+}
+
+#[test]
+fn what_is_not_given_away() {
+    let mut deep = asked(Delegation { depth: 1, ..DELEGATION }, limits());
+    let given = answer(&deep, &[ONE]);
+    check_refused(&mut deep, &[given], "as deep as subagents may be");
+    let mut few = asked(Delegation { max_children: 1, ..DELEGATION }, limits());
+    let given = answer(&few, &[TWO]);
+    check_refused(&mut few, &[given], "2 more subagents beside 0 that live are over the limit of 1 at once");
+    let given = answer(&few, &[r#"{"goal":""}"#]);
+    check_refused(&mut few, &[given], "it is empty");
+    let (account, dimension) = (AccountId::from_bits(9), Dimension::Children);
+    let refused = Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1 });
+    let given = answer(&few, &[ONE]);
+    check_refused(&mut few, &[refused, given], "children limit of 1 reached");
+}
+
+#[test]
+fn a_task_that_has_failed_three_times_in_the_same_way_is_not_given_away_again() {
+    let mut driver = asked(DELEGATION, limits());
+    for iteration in 1..=3 {
+        gives(&mut driver, &[ONE]);
+        ends(&mut driver, usize::try_from(iteration).unwrap() - 1, FAILED);
+        driver.lease(model(1, iteration + 1), 1);
+    }
+    let given = answer(&driver, &[ONE]);
+    check_refused(&mut driver.clone(), &[given], "this task has ended as failed 3 times");
+    assert!(gives(&mut driver, &[r#"{"goal":"another"}"#]).contains(&"call.started"));
+}
+
+#[test]
+fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
+    let stop = Input::Stop { run: None, reason: StopReason::Command };
+    let row_of = |driver: &Driver, n: usize| {
+        let (_, child) = children(driver)[n];
+        (child.session, Inbox::Stop { run: child.run, reason: StopReason::Parent }.item())
+    };
+    let mut driver = given(&[TWO]);
+    ends(&mut driver, 0, DONE);
+    assert_eq!(decide(&driver, &[stop.clone()]).send, [row_of(&driver, 1)]);
+    assert_eq!(driver.feed(&stop), ["run.stopping"]);
+    driver.crash();
+    assert_eq!(ends(&mut driver, 1, (Outcome::Stopped, "{}")), ["child.ended", "call.ended", "run.ended"]);
+    check(&driver, "ucta", &[]);
+    // With the start of the call in the same append.
+    let driver = asked(DELEGATION, limits());
+    let decision = decide(&driver, &[answer(&driver, &[ONE]), stop]);
+    assert_eq!((decision.found.len(), decision.send.len()), (1, 1));
+    // Out of time.
+    let mut driver = asked(DELEGATION, Limits { timeout_ms: Some(1_000), ..limits() });
+    gives(&mut driver, &[ONE]);
+    driver.pass(1_000);
+    assert_eq!(decide(&driver, &[Input::Woke]).send, [row_of(&driver, 0)]);
+    assert_eq!(driver.feed(&Input::Woke), ["run.stopping"]);
+    ends(&mut driver, 0, DONE);
+    let Body::RunEnded(ended) = &driver.records.last().unwrap().body else { panic!() };
+    assert_eq!(ended.ended.outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn a_call_that_has_given_tasks_away_is_never_lost() {
+    let mut driver = given(&[ONE]);
+    let call = tool(1, 1, 1);
+    assert_eq!(driver.feed(&Input::Lost { call, attempt: 1 }), [""; 0]);
+    assert_eq!(driver.feed(&Input::NeverBegun { call, attempt: 1 }), [""; 0]);
+    assert_eq!(driver.crash(), ["session.revived"]);
+    check(&driver, "u", &[Effect::Run { call, attempt: 1 }, AWAIT]);
+}
+
+#[test]
+fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
+    let iterations = Amounts { iterations: Some(1), ..Amounts::default() };
+    let mut driver = asked(DELEGATION, Limits { budget: iterations, ..limits() });
+    gives(&mut driver, &[BEHIND]);
+    delegated(&mut driver, 1);
+    let (account, dimension) = (run(1).into(), Dimension::Iterations);
+    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
+    assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.exhausted"]);
+    driver.lease(model(1, 2), 1);
+    let failed = driver.fail(FailureClass::Server);
+    assert_eq!(failed, ["model.failed", "run.stopping"]);
+    check(&driver, "uct", &[AWAIT]);
+    assert_eq!(ends(&mut driver, 0, DONE), ["child.ended", "run.ended"]);
+    assert_eq!(driver.found(DONE.1), []);
+    // With more it goes on, and reads what has come.
+    let by = Raised { budget: iterations, wall_ms: None };
+    assert_eq!(driver.feed(&Input::Raise { run: run(1), by }), ["run.reopened"]);
+    assert_eq!(driver.found(DONE.1), [('u', 1)]);
+    assert!(last(&driver).contains("a subagent in the background has ended"));
+}
