@@ -93,10 +93,12 @@ impl Tasks {
             tell(&session, said);
         });
     }
+}
 
-    /// Sees to it that a subagent is at work.
-    pub(super) fn ring(&self, session: SessionId) {
-        if self.wiring.sessions.cast(SessionsMsg::Ring(session)).is_err() {
+impl Wiring {
+    /// Sees to it that a session hears what waits in its inbox, and is at work.
+    pub(crate) fn ring(&self, session: SessionId) {
+        if self.sessions.cast(SessionsMsg::Ring(session)).is_err() {
             tracing::debug!(%session, "the supervisor of sessions is gone");
         }
     }

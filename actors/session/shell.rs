@@ -75,8 +75,6 @@ pub(super) enum Reply {
 
 pub(super) struct InFlight {
     pub(super) number: u64,
-    /// Who has something in its inbox when it is durable.
-    pub(super) rings: Vec<SessionId>,
     pub(super) inputs: Vec<Waiting>,
 }
 
@@ -315,7 +313,7 @@ impl State {
                 }
                 Effect::Await { call, n } => {
                     let child = turn.subagent(call, n);
-                    child.into_iter().for_each(|child| self.tasks.ring(child.session));
+                    child.into_iter().for_each(|child| self.wiring.ring(child.session));
                     Begun::Call(CancellationToken::new())
                 }
                 Effect::Run { call, attempt } => match self.granted.remove(&(call, attempt)) {

@@ -23,15 +23,11 @@ impl State {
         number: u64,
         stored: Result<Stored, JournalError>,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(InFlight { inputs, rings, .. }) = self.in_flight.take_if(|flight| flight.number == number)
-        else {
+        let Some(InFlight { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number) else {
             return Ok(());
         };
         match stored? {
-            Stored::Appended(records) => {
-                self.durable(&records, inputs);
-                rings.into_iter().for_each(|session| self.tasks.ring(session));
-            }
+            Stored::Appended(records) => self.durable(&records, inputs),
             Stored::Refused(Refusal::NoAllowance(refusal)) => {
                 self.put_back(inputs);
                 let input = Input::Refused(refusal);
@@ -89,7 +85,6 @@ impl State {
             }
             if let Body::RunEnded(ended) = &record.body {
                 tracing::info!(session = %self.id, run = %ended.run, outcome = %ended.ended, "run ended");
-                hub.settled(ended.run);
             }
         }
     }

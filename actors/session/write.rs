@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    persistence::PersistenceMsg,
+    model::{Body, RunId, SessionId},
+    persistence::{PersistenceMsg, Stored},
     port::{Append, Write},
     provider::NoLease,
     session::{
-        Inner, NotAccepted, SessionMsg,
+        Inner, NotAccepted, SessionMsg, Wiring,
         calls::Tasks,
         shell::{Grant, InFlight, Life, Reply, State, Waiting},
     },
@@ -131,11 +132,14 @@ impl State {
         let mut append = Append::new(self.id, fence, last + 1, decision.records);
         (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
         (append.take, append.send, append.found) = (decision.take, decision.send, decision.found);
-        let rings = append.send.iter().map(|(session, _)| *session).collect();
+        let news = News::of(&append, &self.wiring);
         self.appends += 1;
         let (number, me) = (self.appends, self.me.clone());
-        self.in_flight = Some(InFlight { number, rings, inputs });
+        self.in_flight = Some(InFlight { number, inputs });
         let reply = Box::new(move |stored| {
+            if matches!(stored, Ok(Stored::Appended(_))) {
+                news.tell();
+            }
             if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");
             }
@@ -147,5 +151,29 @@ impl State {
         if matches!(&self.life, Life::Awake(turn) if turn.is_stopping()) {
             self.hurry();
         }
+    }
+}
+
+/// What others hear of an append when it is durable, whether or not its session lives to hear of that itself.
+struct News {
+    wiring: Arc<Wiring>,
+    /// Who has something in its inbox.
+    rings: Vec<SessionId>,
+    /// Which runs have ended.
+    ended: Vec<RunId>,
+}
+
+impl News {
+    fn of(append: &Append, wiring: &Arc<Wiring>) -> Self {
+        let ends = append.records.iter().filter_map(|record| {
+            if let Body::RunEnded(ended) = &record.body { Some(ended.run) } else { None }
+        });
+        let rings = append.send.iter().map(|(session, _)| *session).collect();
+        Self { wiring: Arc::clone(wiring), rings, ended: ends.collect() }
+    }
+
+    fn tell(self) {
+        self.ended.into_iter().for_each(|run| self.wiring.hub.settled(run));
+        self.rings.into_iter().for_each(|session| self.wiring.ring(session));
     }
 }

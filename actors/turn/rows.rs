@@ -153,11 +153,12 @@ impl Draft {
         let (at, seq) = run.accepted;
         let started_at = Some(run.began.at);
         let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
-        RunRow { state, started_at, leg: run.leg, ..self.row(run.id, at, seq) }
+        RunRow { state, started_at, leg: run.leg, parent: run.parent, ..self.row(run.id, at, seq) }
     }
 
     fn queued(&self, queued: &Queued) -> RunRow {
-        self.row(queued.accepted.run, queued.at, queued.seq)
+        let accepted = &queued.accepted;
+        RunRow { parent: accepted.parent, ..self.row(accepted.run, queued.at, queued.seq) }
     }
 
     fn ended(&self, ended: &RunEnded) -> RunRow {
