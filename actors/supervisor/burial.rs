@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::{
     model::{
-        Amounts, Body, Cause, Child, Ended, Inbox, Incarnation, Outcome, Record, RunEnded, RunId, RunRow,
-        RunState, Seq, SessionId, Settle, StopReason,
+        Account, AccountId, Amounts, Body, Cause, Child, Ended, Inbox, Incarnation, Outcome, Record,
+        RunEnded, RunId, RunRow, RunState, Seq, SessionId, Settle, StopReason,
     },
     persistence::{PersistenceMsg, Stored},
     port::{Append, InboxItem, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
@@ -52,7 +52,7 @@ pub(super) async fn bury(
         let (run, iterations, usage) = (row.id, row.iterations, row.usage);
         let body = Body::RunEnded(RunEnded { run, ended: ended.clone(), iterations, usage });
         append.records.push(Arc::new(Record { at, active_ms, body }));
-        append.ledger.settle.extend(settled(journal, row).await.map_err(Unopened::Read)?);
+        append.ledger.settle.extend(settled(journal, row, &all).await.map_err(Unopened::Read)?);
         append.send.extend(heirs(session, row, &all));
         append.ledger.settle.extend(row.parent.map(|parent| Settle {
             account: parent.call.run.into(),
@@ -90,7 +90,7 @@ fn heirs<'a>(
     let child = Child { session, run: row.id };
     let parent =
         row.parent.map(|parent| (parent.session, Inbox::ChildEnded { call: parent.call, child }.item()));
-    let own = open.iter().filter(|other| other.parent.is_some_and(|parent| parent.call.run == row.id));
+    let own = open.iter().filter(|other| works_for(other, row));
     let stop = |run| Inbox::Stop { run, reason: StopReason::Parent };
     parent.into_iter().chain(own.map(move |own| (own.session, stop(own.id).item())))
 }
@@ -106,18 +106,39 @@ async fn active_ms(journal: &dyn Journal, (session, last): (SessionId, Seq)) -> 
     }
 }
 
-/// What a run's calls have reserved, as spent.
-async fn settled(journal: &dyn Journal, row: &RunRow) -> Result<Option<Settle>, ReadError> {
-    let account = match journal.read(Read::Account(row.account)).await? {
-        Rows::Account(account) => account,
+/// What a run's calls have reserved, as spent. What its subagents have is theirs, and so are their places: they give all
+/// of it back themselves.
+async fn settled(journal: &dyn Journal, row: &RunRow, open: &[RunRow]) -> Result<Option<Settle>, ReadError> {
+    let mut before = account(journal, row.account).await?;
+    while let Some(known) = before {
+        let mut own = known.reserved;
+        for worker in open.iter().filter(|other| works_for(other, row)) {
+            if let Some(Account { mut reserved, apart, .. }) = account(journal, worker.account).await? {
+                reserved.iterations = reserved.iterations.filter(|_| !apart);
+                own.reduce(&reserved);
+            }
+        }
+        own.children = None;
+        before = account(journal, row.account).await?;
+        // What the run itself has reserved stands still, for its session is fenced; its subagents go on.
+        if before == Some(known) {
+            let settle =
+                Settle { account: row.account, reserved: own, spent: own, refund: Amounts::default() };
+            return Ok(Some(settle).filter(|_| !own.is_empty()));
+        }
+    }
+    Ok(None)
+}
+
+async fn account(journal: &dyn Journal, id: AccountId) -> Result<Option<Account>, ReadError> {
+    Ok(match journal.read(Read::Account(id)).await? {
+        Rows::Account(account) => account.map(|account| *account),
         Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) => None,
-    };
-    Ok(account.filter(|account| !account.reserved.is_empty()).map(|account| Settle {
-        account: row.account,
-        reserved: account.reserved,
-        spent: account.reserved,
-        refund: Amounts::default(),
-    }))
+    })
+}
+
+fn works_for(worker: &RunRow, row: &RunRow) -> bool {
+    worker.parent.is_some_and(|parent| parent.call.run == row.id)
 }
 
 /// Writes, in the order in which this is called, whether or not it is awaited; resolves when it is durable or refused.

@@ -58,6 +58,11 @@ impl MemoryJournal {
         lock(&self.store).open.len()
     }
 
+    /// What waits in inboxes, with whose they are.
+    pub fn inboxes(&self) -> Vec<(SessionId, InboxItem)> {
+        lock(&self.store).inbox.iter().map(|((session, _), item)| (*session, Arc::clone(item))).collect()
+    }
+
     fn apply(&self, batch: Vec<Write>) -> Result<Vec<Written>, JournalError> {
         let mut store = lock(&self.store);
         if store.epoch != self.epoch && !planted(Mutation::NoFence) {

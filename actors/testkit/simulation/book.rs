@@ -9,7 +9,10 @@ use tokio::sync::Notify;
 
 use crate::{
     Accepted, RunResult,
-    model::{Account, AccountId, Attempt, Body, CallId, Dimension, Record, RunId, Seq, SessionId, Verdict},
+    model::{
+        Account, AccountId, Attempt, Body, CallId, Cause, Dimension, Ended, Record, RunId, Seq, SessionId,
+        Verdict,
+    },
     port::{Append, Appended},
 };
 
@@ -33,6 +36,10 @@ pub(super) struct Book {
     /// What was started and ended in one append: it was never made.
     revoked: BTreeSet<(CallId, Attempt)>,
     open: BTreeSet<RunId>,
+    /// The runs that were let go on when they had ended.
+    reopened: BTreeSet<RunId>,
+    /// The runs that subagents have worked for, and their sessions.
+    parents: BTreeMap<RunId, (RunId, SessionId)>,
     questions: BTreeSet<CallId>,
     /// Whoever waits until something is stored.
     pub(super) changed: Arc<Notify>,
@@ -45,6 +52,8 @@ pub(super) struct Book {
     pub(super) accepted: BTreeMap<usize, Accepted>,
     pub(super) results: BTreeMap<RunId, RunResult>,
     pub(super) stopped: BTreeSet<RunId>,
+    /// The runs whose limits were said to be raised, once for each time.
+    pub(super) raised: Vec<RunId>,
     /// Messages that were accepted: the number, the run, and the id.
     pub(super) steered: Vec<(usize, RunId, RunId)>,
     /// Messages of which nobody knows whether they were accepted: the fault, its run in the plan, and how often it was said.
@@ -77,6 +86,18 @@ impl Book {
         self.open.iter().copied().collect()
     }
 
+    /// Whether a run has not ended that has before.
+    pub(super) fn goes_on(&self, run: RunId) -> bool {
+        self.open.contains(&run) && self.reopened.contains(&run)
+    }
+
+    /// One of the subagents that have not ended.
+    pub(super) fn subagent(&self, which: usize) -> Option<(SessionId, RunId)> {
+        let live: Vec<_> = self.parents.iter().filter(|(run, _)| self.open.contains(run)).collect();
+        let (run, (_, session)) = live.get(which.checked_rem(live.len())?)?;
+        Some((*session, **run))
+    }
+
     /// Where the sessions with open runs stand: their last records.
     pub(super) fn stand(&self) -> Vec<String> {
         let is_open = |records: &[Arc<Record>]| {
@@ -88,6 +109,12 @@ impl Book {
             format!("{session} stands at {:?}", last.collect::<Vec<_>>())
         };
         open.map(stand).collect()
+    }
+
+    /// The runs that were accepted and whose outcome nobody was told.
+    pub(super) fn untold(&self) -> Vec<String> {
+        let runs = self.accepted.iter().filter(|(_, accepted)| !self.results.contains_key(&accepted.run));
+        runs.map(|(n, accepted)| format!("nobody was told how run {n} has ended, {}", accepted.run)).collect()
     }
 
     /// The calls that a person is asked about.
@@ -124,7 +151,10 @@ impl Book {
         if first != last + 1 {
             self.accuse("sequence is dense", format!("{first} was written behind {last} of {session}"));
         }
-        records.iter().for_each(|record| self.follow(record));
+        for record in records {
+            self.follow_up(session, record);
+            self.follow(record);
+        }
     }
 
     /// Somebody is told that a record is durable.
@@ -136,10 +166,38 @@ impl Book {
         }
     }
 
+    /// What a record means for subagents, who are heard when they have ended and not before; and nobody has before them.
+    fn follow_up(&mut self, session: SessionId, record: &Record) {
+        match &record.body {
+            Body::RunAccepted(accepted) => {
+                if let Some(parent) = accepted.parent {
+                    self.parents.insert(accepted.run, (parent.call.run, session));
+                }
+            }
+            Body::ChildEnded(ended) if self.open.contains(&ended.child.run) => {
+                self.accuse("a subagent is heard once", format!("{} before it has ended", ended.child.run));
+            }
+            Body::RunEnded(ended) if !is_burial(&ended.ended) => {
+                let of = |(run, (parent, _)): &(&RunId, &(RunId, SessionId))| {
+                    *parent == ended.run && self.open.contains(run)
+                };
+                let left: Vec<RunId> = self.parents.iter().filter(of).map(|(run, _)| *run).collect();
+                if !left.is_empty() {
+                    self.accuse("nobody ends before its subagents", format!("{} has {left:?}", ended.run));
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn follow(&mut self, record: &Record) {
         match &record.body {
             Body::RunAccepted(accepted) => drop(self.open.insert(accepted.run)),
-            Body::RunReopened(reopened) => drop(self.open.insert(reopened.run)),
+            Body::RunReopened(reopened) => {
+                self.open.insert(reopened.run);
+                self.reopened.insert(reopened.run);
+                self.results.remove(&reopened.run);
+            }
             Body::RunEnded(ended) => {
                 self.open.remove(&ended.run);
                 self.questions.retain(|call| call.run != ended.run);
@@ -178,6 +236,11 @@ impl Book {
             }
         }
     }
+}
+
+/// Whether somebody else than its session has ended the run.
+pub(super) const fn is_burial(ended: &Ended) -> bool {
+    matches!(ended.cause, Some(Cause::CrashLoop { .. } | Cause::Quarantined { .. }))
 }
 
 /// The attempt that a record starts.

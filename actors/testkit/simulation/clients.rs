@@ -18,10 +18,14 @@ use super::{
 use crate::{
     Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
     model::{Doubt, EventBody, RunId, SessionId, Verdict},
+    policy::delegation::DELEGATE_TASK,
+    testkit::MemoryJournal,
 };
 
 /// Before somebody tries again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// So often is it looked whether all inboxes are empty; longer than any session takes to be opened.
+const HEARS: u32 = 300;
 
 /// Who uses the runtime.
 #[derive(Debug, Clone)]
@@ -30,6 +34,7 @@ pub(super) struct Clients {
     pub(super) outside: Arc<Outside>,
     pub(super) process: Arc<Process>,
     pub(super) runtime: Arc<Runtime>,
+    pub(super) store: MemoryJournal,
 }
 
 impl Clients {
@@ -65,11 +70,21 @@ impl Clients {
             // Of a run that was said to have ended and has not, nothing more is to be heard: the judge finds it.
             open.retain(|run| !self.outside.lock().book.results.contains_key(run));
             if open.is_empty() {
-                return;
+                return self.all_heard().await;
             }
             for run in open {
                 self.wait(run).await;
             }
+        }
+    }
+
+    /// Nobody waits for what lies in inboxes, and yet it is to be heard.
+    async fn all_heard(&self) {
+        for _ in 0..HEARS {
+            if self.store.inboxes().is_empty() {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
         }
     }
 
@@ -90,13 +105,24 @@ impl Clients {
         if self.outside.lock().book.results.contains_key(&accepted.run) {
             return;
         }
-        self.wait(accepted.run).await;
+        loop {
+            self.wait(accepted.run).await;
+            if !self.go_on_with_more(run, accepted.run).await {
+                return;
+            }
+        }
     }
 
     async fn wait(&self, run: RunId) {
         loop {
             match self.runtime.wait(run, None).await {
-                Ok(result) => return drop(self.outside.lock().book.results.insert(run, result)),
+                Ok(result) => {
+                    let mut inner = self.outside.lock();
+                    // It may have been let go on meanwhile.
+                    if !inner.book.goes_on(run) {
+                        return drop(inner.book.results.insert(run, result));
+                    }
+                }
                 Err(RunError::Read(_)) => tokio::time::sleep(AGAIN).await,
                 Err(error) => {
                     self.unless_terminated("wait", &error);
@@ -133,6 +159,10 @@ impl Clients {
     pub(super) async fn submit(&self, run: &RunPlan) -> Result<Accepted, RunError> {
         let mut spec = self.runtime.defaults().spec.clone();
         spec.limits = run.limits;
+        spec.delegation = run.delegation;
+        if run.delegation.is_some() {
+            spec.tools.push(DELEGATE_TASK.into());
+        }
         spec.in_doubt = Doubt { then: run.in_doubt, patience_ms: run.patience_ms };
         let request = RunRequest {
             session: SessionChoice::Key(session_key(run.session)),
@@ -190,6 +220,10 @@ impl Clients {
                 | Event::StopAtRest(_)
                 | Event::StopLate(_)
                 | Event::Steer(_)
+                | Event::Raise(..)
+                | Event::RaiseAtRest(..)
+                | Event::StrikeTelling(_)
+                | Event::StopSubagent(_)
                 | Event::Again(_)
                 | Event::Decide(_)
                 | Event::DecideAtRest(_) => drop(clients.spawn(self.clone().do_it(n, event))),

@@ -6,7 +6,10 @@ use super::{
     judge::{Found, Past},
     outside::{Deed, How},
 };
-use crate::model::{Attempt, Body, CallAdmitted, CallEnded, CallId, CallStatus, EffectClass, WhyAgain};
+use crate::{
+    model::{Attempt, Body, CallAdmitted, CallEnded, CallId, CallStatus, EffectClass, WhyAgain},
+    policy::delegation::DELEGATE_TASK,
+};
 
 /// What the records say of one call.
 #[derive(Default)]
@@ -82,6 +85,10 @@ pub(super) fn at_most_once(past: &Past<'_>) -> Found {
 pub(super) fn at_least_once(past: &Past<'_>) -> Found {
     let mut found = Found::new();
     for (call, told) in told(past) {
+        // What is given to a subagent has no effect of its own.
+        if told.admitted.is_some_and(|admitted| *admitted.tool == *DELEGATE_TASK) {
+            continue;
+        }
         let twin = told.admitted.and_then(|admitted| admitted.same_as).map(|n| CallId { n, ..call });
         for end in told.ends.iter().filter(|end| end.end.status == CallStatus::Ok) {
             let of = twin.unwrap_or(call);

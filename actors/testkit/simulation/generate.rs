@@ -1,13 +1,14 @@
 //! From a seed to a plan.
 
 use super::{
+    delegations::{delegates, of_subagent},
     dice::Dice,
     plan::{
         CallPlan, CommitFault, Does, Event, Fault, House, Kind, Mishap, Pause, Plan, RunPlan, Step, What, Who,
     },
 };
 use crate::{
-    model::{Amounts, Limits, Verdict, WhenInDoubt},
+    model::{Amounts, Limits, Raised, Verdict, WhenInDoubt},
     testkit::{JournalFault, Strike},
 };
 
@@ -31,9 +32,14 @@ impl Plan {
         let sessions = dice.between(1, 4);
         let runs = dice.pick(&[1, 1, 2, 2, 3, 4, 6]);
         let runs: Vec<RunPlan> = (0..runs).zip(0..).map(|(_, n)| run(&mut dice, n, sessions)).collect();
+        let (mut runs, mut tasks) = (runs, Vec::new());
+        if dice.chance(25) {
+            runs.iter_mut().for_each(|run| tasks.extend(delegates(&mut dice, run)));
+        }
         let faults = dice.between(0, 6);
-        let faults = (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, &runs)).collect();
-        Self { seed, house, runs, faults, is_whole: true }
+        let faults =
+            (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
+        Self { seed, house, runs, tasks, faults, is_whole: true }
     }
 }
 
@@ -50,12 +56,14 @@ fn run(dice: &mut Dice, n: usize, sessions: u64) -> RunPlan {
         in_doubt: dice.pick(&[WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]),
         patience_ms: dice.pick(&[100, 5_000, 3_600_000]),
         encoder_panics: dice.chance(3),
+        delegation: None,
+        more: dice.chance(50).then(|| (dice.pick(&[1, 1, 3]), raised(dice))),
         steps: (0..steps).map(|_| step(dice, true)).collect(),
         last: step(dice, false),
     }
 }
 
-fn limits(dice: &mut Dice) -> Limits {
+pub(super) fn limits(dice: &mut Dice) -> Limits {
     let mut limits = Limits { max_tokens: 300, ..Limits::default() };
     let mut some = |percent, from, to| dice.chance(percent).then(|| dice.between(from, to));
     limits.budget = Amounts {
@@ -69,7 +77,7 @@ fn limits(dice: &mut Dice) -> Limits {
     limits
 }
 
-fn step(dice: &mut Dice, acts: bool) -> Step {
+pub(super) fn step(dice: &mut Dice, acts: bool) -> Step {
     let mut step = Step { ms: dice.pick(&[1, 20, 300, 1_500]), ..Step::default() };
     while dice.chance(15) {
         step.mishaps.push(mishap(dice));
@@ -77,6 +85,16 @@ fn step(dice: &mut Dice, acts: bool) -> Step {
     let calls = if acts { dice.pick(&[1, 1, 2, 2, 3]) } else { 0 };
     step.calls = (0..calls).map(|n| call(dice, n)).collect();
     step
+}
+
+fn raised(dice: &mut Dice) -> Raised {
+    let budget = Amounts {
+        iterations: Some(dice.between(1, 3)),
+        tokens: Some(dice.between(300, 2_500)),
+        tool_calls: Some(dice.between(1, 3)),
+        ..Amounts::default()
+    };
+    Raised { budget, wall_ms: Some(dice.between(50, SOON)) }
 }
 
 fn mishap(dice: &mut Dice) -> Mishap {
@@ -129,8 +147,10 @@ fn call(dice: &mut Dice, n: u64) -> CallPlan {
     }
 }
 
-fn fault(dice: &mut Dice, n: usize, runs: &[RunPlan]) -> Fault {
-    let what = if dice.chance(45) {
+fn fault(dice: &mut Dice, n: usize, (runs, delegates): (&[RunPlan], bool)) -> Fault {
+    let what = if delegates && dice.chance(20) {
+        What::At(dice.below(SOON), of_subagent(dice))
+    } else if dice.chance(45) {
         What::Commit(dice.between(1, 30), commit_fault(dice))
     } else {
         What::At(dice.below(SOON), event(dice, runs))
@@ -164,7 +184,7 @@ fn commit_fault(dice: &mut Dice) -> CommitFault {
 
 fn event(dice: &mut Dice, runs: &[RunPlan]) -> Event {
     let some = |dice: &mut Dice| runs[dice.index(runs.len())].n;
-    match dice.below(30) {
+    match dice.below(33) {
         0..=3 => Event::Crash(pause(dice)),
         4 | 5 => Event::Suspend(pause(dice)),
         6..=9 => Event::Strike(
@@ -194,6 +214,8 @@ fn event(dice: &mut Dice, runs: &[RunPlan]) -> Event {
         23 => Event::StopAtRest(some(dice)),
         24 => Event::DecideAtRest(dice.pick(&[Verdict::Allow, Verdict::Deny])),
         25..=28 => Event::StopLate(some(dice)),
+        29 | 30 => Event::Raise(some(dice), raised(dice)),
+        31 => Event::RaiseAtRest(some(dice), raised(dice)),
         _ => Event::Unreadable(dice.index(3) + 1),
     }
 }

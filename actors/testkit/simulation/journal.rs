@@ -43,6 +43,8 @@ pub(super) struct Process {
     unread: AtomicUsize,
     /// What the next commit takes beyond the usual, in milliseconds.
     pub(super) slows: AtomicU64,
+    /// What the next commit takes that founds a subagent or has something for an inbox.
+    pub(super) slows_news: AtomicU64,
 }
 
 impl Process {
@@ -115,6 +117,21 @@ impl LifeJournal {
         Some(fault)
     }
 
+    /// What a batch takes longer because others hear of it; from whom that is, is told.
+    fn slows_news(&self, batch: &[Write]) -> u64 {
+        let says = |append: &Append| !append.send.is_empty() || !append.found.is_empty();
+        let who = batch.iter().find_map(|write| match write {
+            Write::Append(append) if says(append) => Some(append.session),
+            Write::Append(_) | Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
+        });
+        let Some(who) = who else { return 0 };
+        let ms = self.process.slows_news.swap(0, Ordering::SeqCst);
+        if ms > 0 {
+            self.outside.lock().tells = Some(who);
+        }
+        ms
+    }
+
     /// Writes, and notes what is written; unless the process has died in the meantime.
     async fn write(self, batch: Vec<Write>) -> Committed {
         if self.process.is_dead() {
@@ -157,7 +174,7 @@ impl LifeJournal {
         let process = Arc::clone(&self.process);
         match fault {
             None => {
-                let ms = self.disk_ms + process.slows.swap(0, Ordering::SeqCst);
+                let ms = self.disk_ms + process.slows.swap(0, Ordering::SeqCst) + self.slows_news(&batch);
                 if ms > 0 {
                     sleep(ms).await;
                 }

@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 use futures::FutureExt;
 
 use super::{
+    book::is_burial,
     effects,
     outside::{Inner, Outside},
-    spending,
+    spending, subagents,
 };
 use crate::{
-    model::{Body, CallId, Cause, Kind, Outcome, Record, RunId, SessionId, Timestamp},
-    port::{Journal, Read, Rows},
+    model::{Body, CallId, Kind, Outcome, Record, RunId, SessionId, Timestamp},
+    port::{InboxItem, Journal, Read, Rows},
     testkit::MemoryJournal,
 };
 
@@ -19,6 +20,8 @@ use crate::{
 pub(super) struct Past<'a> {
     /// What is in the store.
     pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
+    /// What nobody has taken out of an inbox.
+    pub(super) inboxes: Vec<(SessionId, InboxItem)>,
     pub(super) inner: &'a Inner,
 }
 
@@ -40,6 +43,8 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("what is completed has an answer", completed_has_an_answer),
     ("a message is shown once", messages_are_shown),
     ("no message is overtaken", nothing_overtakes_a_message),
+    ("a subagent is heard once", subagents::heard_once),
+    ("inboxes are empty at last", subagents::all_is_heard),
 ];
 
 /// Judges what the store and the world are like in the end.
@@ -49,7 +54,7 @@ pub(super) fn judge(outside: &Outside, store: &MemoryJournal) {
         Err(error) => return outside.accuse("sequence is dense", error),
     };
     let mut inner = outside.lock();
-    let past = Past { journals, inner: &inner };
+    let past = Past { journals, inboxes: store.inboxes(), inner: &inner };
     let found: Vec<_> = INVARIANTS
         .iter()
         .flat_map(|(name, invariant)| invariant(&past).into_iter().map(move |what| (*name, what)))
@@ -85,9 +90,7 @@ impl Past<'_> {
     /// Whether somebody else than its session has ended the run, so that its calls have no ends.
     pub(super) fn is_buried(&self, run: RunId) -> bool {
         self.records().any(|record| match &record.body {
-            Body::RunEnded(ended) if ended.run == run => {
-                matches!(ended.ended.cause, Some(Cause::CrashLoop { .. } | Cause::Quarantined { .. }))
-            }
+            Body::RunEnded(ended) => ended.run == run && is_burial(&ended.ended),
             _ => false,
         })
     }
@@ -154,6 +157,7 @@ fn callers_are_told_the_truth(past: &Past<'_>) -> Found {
             found.push(format!("{stopped} was said to stop"));
         }
     }
+    found.extend(raised_is_so(past));
     for (n, _, next) in &book.steered {
         if !has(&|body| matches!(body, Body::MessageSteered(message) if message.next == *next)) {
             found.push(format!("steer-{n} was said to be heard"));
@@ -166,6 +170,21 @@ fn callers_are_told_the_truth(past: &Past<'_>) -> Found {
         }
     }
     found
+}
+
+fn raised_is_so(past: &Past<'_>) -> Found {
+    let (mut said, mut written) = (BTreeMap::<RunId, usize>::new(), BTreeMap::<RunId, usize>::new());
+    past.inner.book.raised.iter().for_each(|run| said.entry(*run).or_default().add_assign(1));
+    for record in past.records() {
+        match &record.body {
+            Body::RunReopened(reopened) => written.entry(reopened.run).or_default().add_assign(1),
+            Body::BudgetRaised(raised) => written.entry(raised.run).or_default().add_assign(1),
+            _ => {}
+        }
+    }
+    let times = |run: &RunId| written.get(run).copied().unwrap_or(0);
+    let wrong = said.iter().filter(|(run, said)| times(run) < **said);
+    wrong.map(|(run, said)| format!("{run} was said to be raised {said} times: {}", times(run))).collect()
 }
 
 fn completed_has_an_answer(past: &Past<'_>) -> Found {
@@ -184,6 +203,7 @@ fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
             Body::ModelAnswered(answered) => asked_again = answered.is_asked_again(),
             Body::RunEnded(_) => asked_again = false,
             Body::RunExhausted(run) => exhausted = Some(run.run),
+            Body::RunReopened(_) => exhausted = None,
             Body::ModelStarted(started) if exhausted == Some(started.call.run) => {}
             Body::ModelStarted(started) if started.attempt == 1 && !asked_again => {
                 views.push((at, started.call));

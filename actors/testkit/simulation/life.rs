@@ -90,7 +90,8 @@ pub(super) fn lives(plan: &Arc<Plan>, outside: &Arc<Outside>, store: &MemoryJour
             }
             End::Done => return,
             End::Stuck => {
-                let open: Vec<_> = outside.lock().book.stand();
+                let mut open: Vec<_> = outside.lock().book.stand();
+                open.extend(outside.lock().book.untold());
                 return outside.accuse("there is progress when faults stop", open.join("; "));
             }
         }
@@ -121,6 +122,7 @@ impl Life<'_> {
             outside: Arc::clone(self.outside),
             process: Arc::clone(self.process),
             runtime: Arc::clone(&runtime),
+            store: self.journal.inner.clone(),
         };
         let end = tokio::select! {
             biased;

@@ -4,8 +4,10 @@
 //! wrong. [`simulate`] lets it happen and says what must not be: a [`Report`]. A plan that fails is [`shrunk`] to the
 //! fewest faults and runs that still fail.
 
+#[allow(clippy::wildcard_enum_match_arm)] // what it follows of subagents are few of the kinds of records
 mod book;
 mod clients;
+mod delegations;
 mod dice;
 #[allow(clippy::wildcard_enum_match_arm)] // an invariant looks for few of the kinds of records
 mod effects;
@@ -24,6 +26,8 @@ mod report;
 mod shrink;
 #[allow(clippy::wildcard_enum_match_arm)] // likewise
 mod spending;
+#[allow(clippy::wildcard_enum_match_arm)] // likewise
+mod subagents;
 mod tools;
 mod views;
 

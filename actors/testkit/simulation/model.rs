@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 
 use super::{
     outside::{Asked, How, Outside},
-    plan::{CallPlan, Kind, Mishap, Plan, RunPlan, Step},
+    plan::{Kind, Mishap, Plan, RunPlan, Step},
     views,
 };
 use crate::{
     model::{
-        Answer, AssistantMessage, Failure, FailureClass, Finish, Message, ModelTraits, ToolCall, ToolSpec,
-        Usage,
+        Answer, AssistantMessage, Dimension, Failure, FailureClass, Finish, Message, ModelTraits, ToolCall,
+        ToolSpec, Usage,
     },
+    policy::delegation::DELEGATE_TASK,
     port::{Deltas, Encoder, Head, ModelRequest, Provider, Segments},
     testkit::PlainEncoder,
 };
@@ -54,7 +55,7 @@ impl Endpoint {
             self.outside.goes_wrong(mishap.name());
         }
         tokio::time::sleep(Duration::from_millis(step.ms)).await;
-        let answered = said((run, at, step), mishap, request.max_tokens);
+        let answered = said((&self.plan, run), (at, step, mishap), request.max_tokens);
         let answered = match answered {
             Some(answered) => answered,
             None if mishap == Some(Mishap::Panic) => panic!("planned: the provider panics"),
@@ -103,8 +104,8 @@ fn place(messages: &[Value]) -> (Option<usize>, usize) {
 
 /// What comes of one attempt; nothing, if it never ends or panics.
 fn said(
-    (run, at, step): (Option<&RunPlan>, usize, &Step),
-    mishap: Option<Mishap>,
+    (plan, run): (&Plan, Option<&RunPlan>),
+    (at, step, mishap): (usize, &Step, Option<Mishap>),
     max_tokens: u64,
 ) -> Option<Result<Answer, Failure>> {
     let fails = |class| Some(Err(Failure::new(class, "planned")));
@@ -118,7 +119,7 @@ fn said(
     };
     let whole = || {
         let name = run.map_or_else(|| "a message".to_owned(), |run| format!("run {}", run.n));
-        let calls = run.map_or_else(Vec::new, |run| calls(run.n, at, &step.calls));
+        let calls = run.map_or_else(Vec::new, |run| calls((plan, run.n), at, step));
         match calls.is_empty() {
             true => plain(&format!("{name} is done"), calls, Finish::Stop),
             false => plain("", calls, Finish::ToolCalls),
@@ -151,9 +152,9 @@ fn said(
     Some(Ok(answer))
 }
 
-fn calls(run: usize, at: usize, planned: &[CallPlan]) -> Vec<ToolCall> {
+fn calls((plan, run): (&Plan, usize), at: usize, step: &Step) -> Vec<ToolCall> {
     let mut calls: Vec<ToolCall> = Vec::new();
-    for (n, call) in planned.iter().enumerate() {
+    for (n, call) in step.calls.iter().enumerate() {
         let id = format!("c{n}");
         let twin = calls.last().filter(|_| call.is_twin).cloned();
         calls.push(if let Some(twin) = twin {
@@ -164,7 +165,32 @@ fn calls(run: usize, at: usize, planned: &[CallPlan]) -> Vec<ToolCall> {
             ToolCall { id, name: call.tool.name().into(), arguments }
         });
     }
+    for (n, give) in step.gives.iter().enumerate() {
+        let tasks: Vec<Value> =
+            give.tasks.iter().filter_map(|task| Some(task_of(plan.run(*task)?))).collect();
+        let mut arguments = match &tasks[..] {
+            [task] => task.clone(),
+            tasks => json!({"tasks": tasks}),
+        };
+        arguments["background"] = give.background.into();
+        let (id, name) = (format!("g{n}"), DELEGATE_TASK.into());
+        calls.push(ToolCall { id, name, arguments: arguments.to_string() });
+    }
     calls
+}
+
+/// A task as a model gives it away: what it is to do is told by its number, like a run's.
+fn task_of(task: &RunPlan) -> Value {
+    let mut budget = json!({});
+    for dimension in Dimension::ALL {
+        if let Some(amount) = task.limits.budget.get(dimension) {
+            budget[dimension.name()] = amount.into();
+        }
+    }
+    if let Some(ms) = task.limits.wall_ms {
+        budget["wall_s"] = ms.div_ceil(1_000).into();
+    }
+    json!({"goal": format!("run-{}", task.n), "budget": budget})
 }
 
 impl Kind {
@@ -247,7 +273,7 @@ impl Encoder for OddEncoder {
     fn messages(&self, messages: &[Message], to: &mut Segments) {
         for message in messages {
             let Message::User(content) = message else { continue };
-            for run in self.plan.runs.iter().filter(|run| run.encoder_panics) {
+            for run in self.plan.runs.iter().chain(&self.plan.tasks).filter(|run| run.encoder_panics) {
                 let is_its = *content.text == *format!("run-{}", run.n);
                 let panics = is_its && self.outside.first(format!("encoder {}", run.n));
                 if panics {

@@ -4,7 +4,7 @@ use super::plan::{CommitFault, Does, Event, Mishap, Who};
 use crate::testkit::{JournalFault, Strike};
 
 /// All that can go wrong in a plan.
-pub const WRONGS: [&str; 57] = [
+pub const WRONGS: [&str; 62] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -28,10 +28,15 @@ pub const WRONGS: [&str; 57] = [
     "strike at the executor of tools",
     "strike at the supervisor of sessions",
     "strike at a session",
+    "strike at a subagent",
+    "strike at whoever has told",
     "clock jump",
     "stop",
     "stop at rest",
     "stop while the model answers",
+    "stop of a subagent",
+    "limits raised",
+    "limits raised at rest",
     "message",
     "message once more",
     "task once more",
@@ -95,6 +100,10 @@ impl Event {
             Self::Stop(_) => "stop",
             Self::StopAtRest(_) => "stop at rest",
             Self::StopLate(_) => "stop while the model answers",
+            Self::StrikeTelling(_) => "strike at whoever has told",
+            Self::StopSubagent(_) => "stop of a subagent",
+            Self::Raise(..) => "limits raised",
+            Self::RaiseAtRest(..) => "limits raised at rest",
             Self::Steer(_) => "message",
             Self::Again(_) => "task once more",
             Self::Decide(_) => "decision",
@@ -114,6 +123,7 @@ impl Who {
             Self::ToolExecutor => "strike at the executor of tools",
             Self::SessionSupervisor => "strike at the supervisor of sessions",
             Self::Session(_) => "strike at a session",
+            Self::Subagent(_) => "strike at a subagent",
         }
     }
 }

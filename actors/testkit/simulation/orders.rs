@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 use super::{
     clients::Clients,
     outside::Inner,
-    plan::{Event, Who},
+    plan::{Event, RunPlan, Who},
 };
 use crate::{
     Accepted, RunError,
-    model::{CallId, RunId, StopReason, Verdict},
+    model::{CallId, Outcome, RunId, StopReason, Verdict},
     testkit::{
         Part, Strike,
         strike::{self, Struck},
@@ -32,7 +32,9 @@ impl Clients {
     /// Gives the orders whose time has come while nobody lived, before any session goes on.
     pub(super) async fn at_rest(&self) {
         for (at, n, event) in self.still_to_come() {
-            if at <= self.outside.now() && matches!(event, Event::StopAtRest(_) | Event::DecideAtRest(_)) {
+            let rests =
+                matches!(event, Event::StopAtRest(_) | Event::DecideAtRest(_) | Event::RaiseAtRest(..));
+            if at <= self.outside.now() && rests {
                 self.outside.lock().book.fired.insert(n);
                 self.clone().do_it(n, event).await;
             }
@@ -73,6 +75,22 @@ impl Clients {
                     self.decided((call, verdict), decided.map(drop));
                 }
             }
+            Event::Raise(run, by) => {
+                let Some(run) = self.known(run, name) else { return };
+                let raised = self.runtime.raise(run.run, by).await;
+                self.raised(run.run, raised.map(drop));
+            }
+            Event::RaiseAtRest(run, by) => {
+                let Some(run) = self.known(run, name) else { return };
+                let raised = self.runtime.raise_at_rest(run.run, by).await;
+                self.raised(run.run, raised.map(drop));
+            }
+            Event::StrikeTelling(how) => self.strike_telling(how, name).await,
+            Event::StopSubagent(which) => {
+                let Some((_, run)) = self.outside.lock().book.subagent(which) else { return };
+                self.outside.goes_wrong(name);
+                self.stop(run).await;
+            }
             Event::Crash(_) | Event::Suspend(_) | Event::Jump(_) | Event::Unreadable(_) => {}
         }
     }
@@ -103,6 +121,32 @@ impl Clients {
         }
     }
 
+    /// Raises the limits of a run that has used them up, as often as it is planned. Whether it goes on.
+    pub(super) async fn go_on_with_more(&self, plan: &RunPlan, run: RunId) -> bool {
+        let Some((times, by)) = plan.more else { return false };
+        let is_exhausted = {
+            let inner = self.outside.lock();
+            let result = inner.book.results.get(&run);
+            result.is_some_and(|result| result.ended.outcome == Outcome::BudgetExhausted)
+        };
+        let asked = if is_exhausted { self.outside.count(format!("more {}", plan.n)) } else { usize::MAX };
+        if asked >= usize::try_from(times).unwrap_or(usize::MAX) {
+            return false;
+        }
+        let raised = self.runtime.raise(run, by).await.map(drop);
+        let goes_on = raised.is_ok();
+        self.raised(run, raised);
+        goes_on
+    }
+
+    fn raised(&self, run: RunId, raised: Result<(), RunError>) {
+        match raised {
+            Ok(()) => self.outside.lock().book.raised.push(run),
+            Err(RunError::NotRaised(..)) => {}
+            Err(error) => self.unless_terminated("raise", &error),
+        }
+    }
+
     /// Waits until a model is asked for the run; then the stop and the answer both wait behind a slow commit.
     async fn stop_late(&self, n: usize, run: usize) {
         let Some(Accepted { run: id, .. }) = self.outside.lock().run(run) else { return };
@@ -126,6 +170,19 @@ impl Clients {
             self.stop(id).await;
         };
         join(self.say(n, run), stop).await;
+    }
+
+    /// Waits until a session has something to tell others, and strikes it before that is on disk.
+    async fn strike_telling(&self, how: Strike, name: &'static str) {
+        self.process.slows_news.store(SLOW, Ordering::SeqCst);
+        for _ in 0..LOOKS {
+            let told = self.outside.lock().tells.take();
+            if let Some(session) = told {
+                self.outside.goes_wrong(name);
+                return self.strike_part(Part::Session(session), (Who::Subagent(0), how)).await;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Says something to a run. Whoever is not told whether it was heard says it again, in other words, in the next life.
@@ -179,12 +236,20 @@ impl Clients {
             Who::Provider => Part::Provider,
             Who::ToolExecutor => Part::ToolExecutor,
             Who::SessionSupervisor => Part::SessionSupervisor,
+            Who::Subagent(which) => {
+                let Some((session, _)) = self.outside.lock().book.subagent(which) else { return };
+                Part::Session(session)
+            }
             Who::Session(session) => {
                 let Some(session) = self.outside.lock().book.session(session) else { return };
                 Part::Session(session)
             }
         };
         self.process.may_end.fetch_or(matches!(who, Who::Root | Who::Persistence), Ordering::SeqCst);
+        self.strike_part(part, (who, how)).await;
+    }
+
+    async fn strike_part(&self, part: Part, (who, how): (Who, Strike)) {
         // Who is dead already cannot be struck.
         if strike::try_strike(&self.runtime, part, how).await == Struck::Told {
             let mut inner = self.outside.lock();

@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub(super) asked: Vec<Asked>,
     /// When something was ended by force for the last time: the process, or an actor of it.
     pub(super) upset: Option<u64>,
+    /// Who has something on its way to disk of which others are to hear, and is to be struck.
+    pub(super) tells: Option<SessionId>,
     /// What a process has written that is gone, with its own handle of the store, and before which commit it arrives.
     pub(super) stray: Option<(MemoryJournal, Vec<Write>, u64)>,
     /// What models of a session were shown last, without the postscript.
@@ -113,6 +115,7 @@ impl Outside {
             fenced: BTreeSet::new(),
             asked: Vec::new(),
             upset: None,
+            tells: None,
             stray: None,
             views: BTreeMap::new(),
             once: BTreeSet::new(),

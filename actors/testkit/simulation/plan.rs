@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{Limits, Verdict, WhenInDoubt},
+    model::{Delegation, Limits, Raised, Verdict, WhenInDoubt},
     testkit::{JournalFault, Strike},
 };
 
@@ -15,6 +15,9 @@ pub struct Plan {
     pub(super) seed: u64,
     pub(super) house: House,
     pub(super) runs: Vec<RunPlan>,
+    /// What their models give to subagents, at whatever depth: numbered behind all runs, and like runs, but that nobody hands
+    /// them in.
+    pub(super) tasks: Vec<RunPlan>,
     pub(super) faults: Vec<Fault>,
     /// Whether something was left out.
     pub(super) is_whole: bool,
@@ -53,6 +56,10 @@ pub(super) struct RunPlan {
     pub(super) patience_ms: u64,
     /// Whether the encoder panics when it first sees the task.
     pub(super) encoder_panics: bool,
+    /// What it may give to subagents.
+    pub(super) delegation: Option<Delegation>,
+    /// By how much its limits are raised each time that it has used them up, so often.
+    pub(super) more: Option<(u32, Raised)>,
     /// What the model does, step by step; then it gives its answer.
     pub(super) steps: Vec<Step>,
     /// The way to the answer, which is a step without calls.
@@ -65,6 +72,17 @@ pub(super) struct Step {
     pub(super) ms: u64,
     pub(super) mishaps: Vec<Mishap>,
     pub(super) calls: Vec<CallPlan>,
+    /// The tasks that it gives away beside them.
+    pub(super) gives: Vec<Give>,
+}
+
+/// A call that gives tasks to subagents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Give {
+    /// By their numbers.
+    pub(super) tasks: Vec<usize>,
+    /// Whether the model goes on meanwhile.
+    pub(super) background: bool,
 }
 
 /// What goes wrong with one attempt of a model call.
@@ -191,6 +209,14 @@ pub(super) enum Event {
     /// It is stopped while its model answers, and nobody can hear of either before a message to it is written.
     StopLate(usize),
     Steer(usize),
+    /// The limits of a run are raised.
+    Raise(usize, Raised),
+    /// Likewise, without letting its session go on for that.
+    RaiseAtRest(usize, Raised),
+    /// A session is struck while something is on its way to disk of which another one is to hear.
+    StrikeTelling(Strike),
+    /// One of the subagents that have not ended is stopped.
+    StopSubagent(usize),
     /// A run is handed in again.
     Again(usize),
     /// Whatever is asked is answered so.
@@ -212,6 +238,8 @@ pub(super) enum Who {
     SessionSupervisor,
     /// The one with this number in the plan, if it is there.
     Session(usize),
+    /// That of one of the subagents that have not ended.
+    Subagent(usize),
 }
 
 impl Plan {
@@ -234,6 +262,11 @@ impl Plan {
         self
     }
 
+    /// Whether subagents are planned.
+    pub fn delegates(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// The numbers of its runs and faults.
     pub fn numbers(&self) -> (Vec<usize>, Vec<usize>) {
         let runs = self.runs.iter().map(|run| run.n).collect();
@@ -241,7 +274,7 @@ impl Plan {
     }
 
     pub(super) fn run(&self, n: usize) -> Option<&RunPlan> {
-        self.runs.iter().find(|run| run.n == n)
+        self.runs.iter().chain(&self.tasks).find(|run| run.n == n)
     }
 
     /// How to get this plan again.
@@ -278,16 +311,21 @@ impl FromStr for Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}, {:?}", self.seed, self.house)?;
-        for run in &self.runs {
+        for run in self.runs.iter().chain(&self.tasks) {
             let RunPlan { n, session, at_ms, keyed, limits, in_doubt, .. } = run;
             let budget = limits.budget;
             writeln!(
                 f,
-                "run {n} in session {session} at {at_ms} ms, keyed: {keyed}, {in_doubt:?} for {} ms, {budget:?}, wall {:?}, timeout {:?}, encoder panics: {}",
-                run.patience_ms, limits.wall_ms, limits.timeout_ms, run.encoder_panics
+                "run {n} in session {session} at {at_ms} ms, keyed: {keyed}, {in_doubt:?} for {} ms, {budget:?}, wall {:?}, timeout {:?}, encoder panics: {}, {:?}, more: {:?}",
+                run.patience_ms,
+                limits.wall_ms,
+                limits.timeout_ms,
+                run.encoder_panics,
+                run.delegation,
+                run.more
             )?;
             for step in run.steps.iter().chain([&run.last]) {
-                writeln!(f, "    {} ms {:?} {:?}", step.ms, step.mishaps, step.calls)?;
+                writeln!(f, "    {} ms {:?} {:?} {:?}", step.ms, step.mishaps, step.calls, step.gives)?;
             }
         }
         self.faults.iter().try_for_each(|fault| writeln!(f, "fault {}: {:?}", fault.n, fault.what))

@@ -8,18 +8,20 @@ use crate::model::{
 };
 
 /// What a run's records come to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sum {
     tokens: u64,
     iterations: u64,
     tool_calls: u64,
 }
 
-/// Every account is spent by what its run's records come to: by what a provider has told of each attempt, or by all that
+/// Every account is spent by what its run's records come to, and those of the subagents that have worked for it: by what a provider has told of each attempt, or by all that
 /// was reserved for it where nothing was told. Nothing is reserved in the end.
 pub(super) fn add_up(past: &Past<'_>) -> Found {
-    let (sums, mut found) = sums(past);
-    for (run, sum) in sums {
+    let (own, mut found) = sums(past);
+    let workers = workers(past);
+    for run in own.keys().copied() {
+        let sum = total(run, &own, &workers);
         let Some(account) = past.inner.book.accounts.get(&AccountId::from(run)) else {
             found.push(format!("{run} has no account"));
             continue;
@@ -33,11 +35,41 @@ pub(super) fn add_up(past: &Past<'_>) -> Found {
             found.push(format!("{run} has spent {spent:?}, and its records come to {sum:?}"));
         }
         let left = account.reserved;
-        if [left.tokens, left.iterations, left.tool_calls].into_iter().flatten().any(|left| left > 0) {
+        if [left.tokens, left.iterations, left.tool_calls, left.children]
+            .into_iter()
+            .flatten()
+            .any(|left| left > 0)
+        {
             found.push(format!("{run} has ended with {left:?} reserved"));
         }
     }
     found
+}
+
+/// Who has worked for each run, and whether their iterations are counted there too.
+fn workers(past: &Past<'_>) -> BTreeMap<RunId, Vec<(RunId, bool)>> {
+    let mut workers = BTreeMap::<RunId, Vec<(RunId, bool)>>::new();
+    for record in past.records() {
+        if let Body::RunAccepted(accepted) = &record.body
+            && let Some(parent) = accepted.parent
+        {
+            let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shared);
+            workers.entry(parent.call.run).or_default().push((accepted.run, shared));
+        }
+    }
+    workers
+}
+
+/// What a run's records come to, and those of all below it.
+fn total(run: RunId, own: &BTreeMap<RunId, Sum>, workers: &BTreeMap<RunId, Vec<(RunId, bool)>>) -> Sum {
+    let mut sum = own.get(&run).copied().unwrap_or_default();
+    for (worker, shared) in workers.get(&run).into_iter().flatten() {
+        let more = total(*worker, own, workers);
+        sum.tokens += more.tokens;
+        sum.tool_calls += more.tool_calls;
+        sum.iterations += if *shared { more.iterations } else { 0 };
+    }
+    sum
 }
 
 /// What an answer has cost that reached the process is booked, however late it came, unless it was lost within it.
