@@ -127,10 +127,7 @@ impl Draft {
                 self.refused = Some(Refused { refusal: refusal.clone(), run });
             }
         }
-        // Behind a revival it may still be said that something does not fit.
-        if !matches!(input, Input::Revived { .. }) {
-            self.delegate();
-        }
+        self.delegate(input);
     }
 
     /// Whether this is a submission with a history for a session that has one of its own.
