@@ -17,11 +17,11 @@ use crate::{
     },
     policy::{
         arguments,
-        delegation::{DELEGATE_TASK, Order, child_spec, child_text, order},
+        delegation::{DELEGATE_TASK, Order, Task, child_spec, child_text, order},
     },
     port::{Founded, Index},
     turn::{
-        Turn,
+        Input, Turn,
         asking::Asking,
         draft::Draft,
         run::{Call, CallState, Phase, Run, Step},
@@ -132,7 +132,7 @@ impl Turn {
         let order =
             asked.and_then(|text| arguments(text).ok()).and_then(|asked| order(&asked, &run.spec).ok());
         let signatures: Vec<Hash> =
-            order.iter().flat_map(|order| &order.tasks).map(|task| task.signature()).collect();
+            order.iter().flat_map(|order| &order.tasks).map(Task::signature).collect();
         for ((n, child), place) in (0..).zip(&*started.children).zip(0..) {
             let signature = signatures.get(place).copied().unwrap_or_else(|| Hash::of(b""));
             let subagent = Subagent { call: started.call, n, child: *child, signature, ended: None };
@@ -216,7 +216,11 @@ fn told(subagent: &Subagent) -> Option<String> {
 
 impl Draft {
     /// Gives away the tasks of the calls that are admitted for it, or tells why not: nothing else is waited for.
-    pub(super) fn delegate(&mut self) {
+    pub(super) fn delegate(&mut self, behind: &Input) {
+        // Behind a revival it may still be said that something does not fit.
+        if matches!(behind, Input::Revived { .. }) {
+            return;
+        }
         let is_ready = |call: &&Call| call.delegates() && matches!(call.state, CallState::Admitted(_));
         while let Some(run) = self.run().filter(|run| run.stopping.is_none() && run.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)

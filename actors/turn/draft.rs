@@ -127,7 +127,7 @@ impl Draft {
                 self.refused = Some(Refused { refusal: refusal.clone(), run });
             }
         }
-        self.delegate();
+        self.delegate(input);
     }
 
     /// Whether this is a submission with a history for a session that has one of its own.

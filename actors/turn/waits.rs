@@ -177,7 +177,6 @@ impl Waits {
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(Wait { what: Awaited::Model { model, attempt }, since, until })
             }
-            Effect::Await { .. } => None,
             Effect::Run { call, .. } if self.subagents.of_call(call).is_some() => None,
             Effect::Run { call, attempt } => {
                 let (tool, arguments, _) = self.turn.tool_call(call)?;
@@ -201,7 +200,7 @@ impl Waits {
             }
             Effect::WakeAt(_) => pause(run, now, self.held.as_ref()),
             // The limits are told whether they are near or not; of what is to end it is told when it must.
-            Effect::WakeAtActive(_) | Effect::End { .. } => None,
+            Effect::WakeAtActive(_) | Effect::End { .. } | Effect::Await { .. } => None,
         }
     }
 

@@ -284,6 +284,30 @@ fn a_call_that_has_given_tasks_away_is_never_lost() {
 }
 
 #[test]
+fn what_does_not_fit_is_not_given_away_by_a_revival() {
+    let (account, dimension) = (run(1).into(), Dimension::ToolCalls);
+    let refused = Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 });
+    // What was refused may fit once limits are raised: it is asked for again, by then in another life.
+    let by = Raised { budget: Amounts::default(), wall_ms: Some(1) };
+    let mut raised = asked(DELEGATION, Limits { wall_ms: Some(60_000), ..limits() });
+    let inputs = [refused.clone(), answer(&raised, &[ONE]), Input::Raise { run: run(1), by }];
+    for record in decide(&raised, &inputs).records {
+        let durable = crate::model::Durable::vouch(Arc::clone(&record));
+        raised.turn.apply(&durable);
+        raised.records.push(durable);
+    }
+    assert_eq!(children(&raised), []);
+    assert_eq!(raised.crash(), ["session.revived"]);
+    check(&raised, "u", &[Effect::Seek { call: tool(1, 1, 1), attempt: 1 }, Effect::WakeAtActive(60_001)]);
+    let incarnation = crate::model::Incarnation { epoch: 1, revival: 9 };
+    let revived = Input::Revived { incarnation, boot: "b".into() };
+    let decision = decide(&raised, &[revived, refused]);
+    let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds, ["session.revived", "run.exhausted", "call.ended"]);
+    assert_eq!(raised.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 }), ["call.started"]);
+}
+
+#[test]
 fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     let iterations = Amounts { iterations: Some(1), ..Amounts::default() };
     let mut driver = asked(DELEGATION, Limits { budget: iterations, ..limits() });
