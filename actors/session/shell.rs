@@ -307,9 +307,9 @@ impl State {
                     }
                 },
                 Effect::Run { call, attempt } | Effect::End { call, attempt }
-                    if let Some(end) = turn.delegated(call) =>
+                    if let Some(ground) = turn.delegated(call) =>
                 {
-                    self.tasks.delegated((call, attempt), end)
+                    self.tasks.delegated((call, attempt), ground)
                 }
                 Effect::Await { call, n } => {
                     let child = turn.subagent(call, n);

@@ -21,7 +21,7 @@ use crate::{
     },
     supervisor::Address,
     tool_executor::ToolExecutorMsg,
-    turn::{Input, Turn},
+    turn::{Ground, Input, Turn},
 };
 
 /// All that a task needs of its call.
@@ -81,8 +81,8 @@ impl Tasks {
     }
 
     /// The call has given tasks away: it ends by what is heard of them, unless they are done in the background.
-    pub(super) fn delegated(&self, (call, attempt): (CallId, Attempt), end: Option<CallEnd>) -> Begun {
-        if let Some(end) = end {
+    pub(super) fn delegated(&self, (call, attempt): (CallId, Attempt), ground: Ground) -> Begun {
+        if let Ground::Back(end) = ground {
             tell(&self.session, Inner::Input(Input::ToolEnded { call, attempt, end }));
         }
         Begun::Call(CancellationToken::new())

@@ -42,6 +42,15 @@ pub(super) struct Subagent {
     ended: Option<Arc<ChildEnded>>,
 }
 
+/// Where tasks are done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// The call ends with them.
+    Fore,
+    /// The call ends so at once.
+    Back(CallEnd),
+}
+
 /// A task that failed, how, and how often.
 #[derive(Debug, Clone)]
 pub(super) struct FailedTask {
@@ -95,9 +104,8 @@ impl Turn {
             .map(|subagent| subagent.child)
     }
 
-    /// Of a call that has given tasks away, the end that it has while they are done in the background; `None` of any other
-    /// call, nothing inside if its end is theirs.
-    pub(crate) fn delegated(&self, id: CallId) -> Option<Option<CallEnd>> {
+    /// Where the tasks are done that a call has given away; `None` of any other call.
+    pub(crate) fn delegated(&self, id: CallId) -> Option<Ground> {
         let Phase::Running(run) = &self.phase else { return None };
         let Step::Acting(acting) = &run.step else { return None };
         let (call, asked) = acting.calls.iter().zip(&acting.answer.calls).find(|(call, _)| call.id == id)?;
@@ -108,11 +116,14 @@ impl Turn {
         let of_call = run.subagents.iter().filter(|subagent| subagent.call == id);
         let handles: Vec<_> = of_call.map(|subagent| json!(subagent.child.run.to_string())).collect();
         let goes_on = order.is_some_and(|order| order.background) && run.stopping.is_none();
-        Some(goes_on.then(|| {
-            let note =
-                "they work in the background; each result comes to you by itself, and you cannot end before";
-            CallEnd::ok(json!({"background": true, "runs": handles, "note": note}).to_string())
-        }))
+        if !goes_on {
+            return Some(Ground::Fore);
+        }
+        let note =
+            "they work in the background; each result comes to you by itself, and you cannot end before";
+        Some(Ground::Back(CallEnd::ok(
+            json!({"background": true, "runs": handles, "note": note}).to_string(),
+        )))
     }
 
     /// How many tasks each open call has given away.

@@ -30,7 +30,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub(crate) use delegate::ONE_CHILD;
+pub(crate) use delegate::{Ground, ONE_CHILD};
 pub(crate) use draft::{Decision, Draft};
 pub(crate) use history::Cursor;
 pub(crate) use input::{Effect, Fault, Input, Outlook, Plan, Want};

@@ -12,7 +12,7 @@ use crate::{
         Parent, Raised, RunSpec, SessionId, StopReason, ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
-    turn::{Cursor, Decision, Effect, Input, Plan},
+    turn::{Cursor, Decision, Effect, Ground, Input, Plan},
 };
 
 const DELEGATION: Delegation =
@@ -110,7 +110,7 @@ fn decide(driver: &Driver, inputs: &[Input]) -> Decision {
 /// Hears what the shell says of a call that has given tasks away.
 fn delegated(driver: &mut Driver, n: u32) -> Vec<&'static str> {
     let call = tool(1, 1, n);
-    let end = driver.turn.delegated(call).unwrap().unwrap();
+    let Some(Ground::Back(end)) = driver.turn.delegated(call) else { panic!("in the foreground") };
     driver.feed(&Input::ToolEnded { call, attempt: 1, end })
 }
 
@@ -139,7 +139,7 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(decision.ledger.reserve[0].amounts.children, Some(1));
     assert_eq!(gives(&mut driver, &[ONE]), ["model.answered", "call.admitted", "call.started"]);
     check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }, AWAIT]);
-    assert_eq!(driver.turn.delegated(tool(1, 1, 1)), Some(None));
+    assert_eq!(driver.turn.delegated(tool(1, 1, 1)), Some(Ground::Fore));
 
     let row = row(&driver, 0, DONE);
     assert_eq!(decide(&driver, &[row.clone()]).take, [7]);

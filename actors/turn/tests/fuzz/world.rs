@@ -286,9 +286,12 @@ impl World {
     fn begin(&mut self, effect: Effect) -> Result<Doing, String> {
         Ok(match effect {
             Effect::Run { call, .. } | Effect::End { call, .. }
-                if let Some(end) = self.turn.delegated(call) =>
+                if let Some(ground) = self.turn.delegated(call) =>
             {
-                end.map_or(Doing::Children, Doing::Told)
+                match ground {
+                    Ground::Fore => Doing::Children,
+                    Ground::Back(end) => Doing::Told(end),
+                }
             }
             Effect::Ask { call, attempt } => match (self.take_grant(call, attempt), self.turn.asking()) {
                 (true, Some(started)) => Doing::Ask(Arc::clone(started)),
