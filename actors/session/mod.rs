@@ -141,8 +141,8 @@ pub(crate) enum Inner {
     Leased(Input, Lease),
     /// Likewise, for a tool call.
     Permitted(Input, OwnedSemaphorePermit),
-    /// The append with this number came to this.
-    Stored(u64, Result<Stored, JournalError>),
+    /// The append with this number came to this; what others hear of it, is told behind that.
+    Stored(u64, Result<Stored, JournalError>, Option<write::ToTell>),
     /// What was about to come has had its turn.
     GoOn,
     /// What was read of its inbox.
@@ -264,7 +264,7 @@ impl Actor for Session {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
+            SessionMsg::Inner(Inner::Stored(number, stored, _to_tell)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),
             SessionMsg::Rest(stays) => state.prepare_to_rest(stays),
             SessionMsg::Inner(Inner::Rest(stays)) => state.rest(stays),

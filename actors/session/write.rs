@@ -137,10 +137,8 @@ impl State {
         let (number, me) = (self.appends, self.me.clone());
         self.in_flight = Some(InFlight { number, inputs });
         let reply = Box::new(move |stored| {
-            if matches!(stored, Ok(Stored::Appended(_))) {
-                news.tell();
-            }
-            if me.cast(SessionMsg::Inner(Inner::Stored(number, stored))).is_err() {
+            let told = matches!(stored, Ok(Stored::Appended(_))).then_some(news).map(ToTell);
+            if me.cast(SessionMsg::Inner(Inner::Stored(number, stored, told))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");
             }
         });
@@ -154,7 +152,8 @@ impl State {
     }
 }
 
-/// What others hear of an append when it is durable, whether or not its session lives to hear of that itself.
+/// What others hear of an append when it is durable.
+#[derive(Debug)]
 struct News {
     wiring: Arc<Wiring>,
     /// Who has something in its inbox.
@@ -171,9 +170,17 @@ impl News {
         let rings = append.send.iter().map(|(session, _)| *session).collect();
         Self { wiring: Arc::clone(wiring), rings, ended: ends.collect() }
     }
+}
 
-    fn tell(self) {
-        self.ended.into_iter().for_each(|run| self.wiring.hub.settled(run));
-        self.rings.into_iter().for_each(|session| self.wiring.ring(session));
+/// News of what is durable. They are told when this is dropped: by the session behind all that it says itself, or where it
+/// died before it could hear of its append.
+#[derive(Debug)]
+pub(crate) struct ToTell(News);
+
+impl Drop for ToTell {
+    fn drop(&mut self) {
+        let Self(News { wiring, rings, ended }) = self;
+        ended.drain(..).for_each(|run| wiring.hub.settled(run));
+        rings.drain(..).for_each(|session| wiring.ring(session));
     }
 }
