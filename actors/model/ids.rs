@@ -137,7 +137,7 @@ impl FromStr for CallId {
 pub struct Incarnation {
     /// The store's epoch, on disk.
     pub epoch: u64,
-    /// Counts the session's openings within the epoch, in the committer's memory.
+    /// Counts openings within the epoch, of all sessions together, in the committer's memory.
     pub revival: u32,
 }
 

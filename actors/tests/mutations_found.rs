@@ -11,7 +11,7 @@ use hermod_actors::{
 };
 
 /// Each is found within so many seeds.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 500;
 
 /// The first seed that is violated with this planted, and not without it.
 fn find(mutation: Mutation, seeds: u64) -> Option<(u64, Report)> {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::{Attempt, Body, CallId, Durable, Incarnation, Now, Record, SessionId, Timestamp},
-    turn::{Decision, Draft, Effect, Input, Turn, Waits, Want},
+    turn::{Decision, Draft, Effect, Ground, Input, Turn, Waits, Want},
 };
 
 pub(super) const SESSION: SessionId = SessionId::from_bits(1);
