@@ -13,6 +13,8 @@ use hermod_actors::{
 pub(super) struct Model {
     /// Who writes; of the process that is under way.
     fences: BTreeMap<SessionId, Incarnation>,
+    /// The last one of them: a store counts the openings of all sessions together.
+    latest: Option<Incarnation>,
     records: BTreeMap<SessionId, Vec<Arc<Record>>>,
     /// Rows by their order; their numbers, if they are known.
     inbox: BTreeMap<SessionId, Vec<(Option<u64>, InboxItem)>>,
@@ -26,6 +28,7 @@ impl Model {
     /// The process is gone.
     pub(super) fn end(&mut self) {
         self.fences.clear();
+        self.latest = None;
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = (&SessionId, &Vec<Arc<Record>>)> {
@@ -83,12 +86,14 @@ impl Model {
         match write {
             Write::Open(session) => {
                 if let Some(Written::Opened(opened)) = written {
+                    self.latest = Some(opened.incarnation);
                     self.fences.insert(*session, opened.incarnation);
                     let numbers = opened.inbox.iter().map(|row| (Some(row.id), Arc::clone(&row.item)));
                     self.inbox.insert(*session, numbers.collect());
-                } else if let Some(fence) = self.fences.get_mut(session) {
+                } else if let Some(latest) = &mut self.latest {
                     // Who is taken over is fenced, within one batch too.
-                    fence.revival += 1;
+                    latest.revival += 1;
+                    self.fences.insert(*session, *latest);
                 }
             }
             Write::Close(session, _) => {

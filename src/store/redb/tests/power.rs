@@ -4,7 +4,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
-use hermod_actors::port::Journal;
+use hermod_actors::{
+    model::{Incarnation, SessionId},
+    port::{Append, Journal, Write},
+};
 use tempfile::TempDir;
 
 use super::{
@@ -240,4 +243,31 @@ fn a_seed_is_the_same_again() {
         format!("{cuts:?}")
     };
     assert_eq!(told(1), told(2));
+}
+
+/// An append comes behind a takeover in one batch, whose answer the power takes along.
+#[track_caller]
+fn is_understood(guessed: u32, records: u64) {
+    let (_spinning, journal) = Disk::new(Vec::new()).reopen(0).unwrap();
+    let [taken, other] = [1, 2].map(SessionId::from_bits);
+    let mut book = Book::default();
+    let batch = vec![Write::Open(taken), Write::Open(other)];
+    book.begins(&batch);
+    book.acknowledged(&block_on(journal.commit(batch)).unwrap());
+    let fence = Incarnation { revival: guessed, ..book.model.fence(taken).unwrap() };
+    let append = Append::new(taken, fence, 1, vec![work::record(&mut Chance::of(1))]);
+    // Something of the batch is written, whatever becomes of the append.
+    let batch = vec![Write::Open(taken), Write::Append(Box::new(append)), Write::Deliver(other, "1".into())];
+    book.begins(&batch);
+    block_on(journal.commit(batch)).unwrap();
+    let allowed = book.strict().into();
+    book.settle(allowed, &journal).unwrap();
+    assert_eq!(book.model.last(taken), records);
+}
+
+#[test]
+fn a_takeover_whose_answer_is_lost_is_understood() {
+    is_understood(1, 0);
+    is_understood(2, 0);
+    is_understood(3, 1);
 }

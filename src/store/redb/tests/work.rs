@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, NewAccount, Outcome, Raise, Record,
-        Reserve, RunId, RunRow, RunState, SessionId, SessionRow, Settle, Timestamp, Usage,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, Incarnation, NewAccount, Outcome, Raise,
+        Record, Reserve, RunId, RunRow, RunState, SessionId, SessionRow, Settle, Timestamp, Usage,
     },
     port::{Append, Founded, Index, Write},
 };
@@ -48,6 +48,9 @@ fn write(model: &Model, chance: &mut Chance) -> Write {
         Some(_) if chance.one_in(8) => Write::Deliver(session, text(chance).into()),
         Some(_) if chance.one_in(30) => Write::Open(session),
         Some(fence) => {
+            // Whoever had it before, if anybody, has been taken over.
+            let stale = u32::from(chance.one_in(25));
+            let fence = Incarnation { revival: fence.revival - stale, ..fence };
             let wrong = u64::from(chance.one_in(20));
             let item = model.item(session).filter(|_| chance.one_in(2));
             let only_takes = item.is_some() && chance.one_in(3);
@@ -160,7 +163,7 @@ fn records(chance: &mut Chance) -> Vec<Arc<Record>> {
     (0..=chance.below(3)).map(|_| record(chance)).collect()
 }
 
-fn record(chance: &mut Chance) -> Arc<Record> {
+pub(super) fn record(chance: &mut Chance) -> Arc<Record> {
     let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
     let body = Body::CallEnded(CallEnded { call, attempt: 1, end: CallEnd::ok(text(chance)) });
     Arc::new(Record { at: Timestamp(3), active_ms: chance.next() >> 20, body })
