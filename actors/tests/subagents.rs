@@ -70,10 +70,9 @@ async fn run(text: &str) -> (Runtime, MemoryJournal, RunResult) {
 }
 
 async fn account(journal: &MemoryJournal, row: &RunRow) -> Account {
-    match journal.read(Read::Account(row.account)).await.unwrap() {
-        Rows::Account(Some(account)) => *account,
-        other => panic!("{other:?}"),
-    }
+    let read = journal.read(Read::Account(row.account)).await.expect("it is read");
+    let Rows::Account(Some(account)) = read else { panic!("{read:?}") };
+    *account
 }
 
 /// What stands behind `heard ` in the answer, as JSON.

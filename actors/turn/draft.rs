@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, CallEnd, CallEnded, CallId, CallStarted, CallStatus, Cause, Dimension, Ended, Failure,
-        FailureClass, Incarnation, Ledger, ModelFailed, Now, Outcome, Record, RunAccepted, RunEnded, RunId,
-        RunRow, RunStopping, SessionId, SessionOpened, StopReason, Usage,
+        FailureClass, Incarnation, Ledger, ModelFailed, NoAllowance, Now, Outcome, Record, RunAccepted,
+        RunEnded, RunId, RunRow, RunStopping, SessionId, SessionOpened, StopReason, Usage,
     },
     mutation::{Mutation, planted},
     policy::Candidate,
@@ -122,12 +122,14 @@ impl Draft {
             }
             Input::Nothing => {}
             Input::Woke => self.check_time(),
-            Input::Refused(refusal) => {
-                let run = self.run().map(|run| run.id);
-                self.refused = Some(Refused { refusal: refusal.clone(), run });
-            }
+            Input::Refused(refusal) => self.refuse(refusal),
         }
         self.delegate(input);
+    }
+
+    fn refuse(&mut self, refusal: &NoAllowance) {
+        let run = self.run().map(|run| run.id);
+        self.refused = Some(Refused { refusal: refusal.clone(), run });
     }
 
     /// Whether this is a submission with a history for a session that has one of its own.
