@@ -70,9 +70,12 @@ pub(super) fn judge(plan: &Plan, records: &[(Seq, Record)], lines: &str) -> Coun
         .filter_map(|body| if let Body::RunEnded(ended) = body { Some(ended.ended.outcome) } else { None })
         .collect();
     let legs = 1 + bodies().filter(|body| matches!(body, Body::RunReopened(_))).count();
+    // Those of earlier legs were made good.
+    let last = outcomes.get(legs - 1..).unwrap_or_default();
+    let has_completed = !last.is_empty() && last.iter().all(|outcome| *outcome == Outcome::Completed);
     let is_accepted = bodies().any(|body| matches!(body, Body::RunAccepted(_)));
     let mut counts = Counts {
-        not_completed: usize::from(is_accepted && outcomes.last() != Some(&Outcome::Completed)),
+        not_completed: usize::from(is_accepted && !has_completed),
         ended_twice: usize::from(outcomes.len() > legs),
         ..Counts::default()
     };
