@@ -85,7 +85,8 @@ fn a_model_that_calls_badly_is_told_and_then_given_up() {
     let steps = json!([meant, unknown, { "say": "{{result:1.1}} {{result:2.1}}" }]);
     let answer = world.ok(&["run", &world.script(&steps), "hi"]);
     assert!(
-        answer.contains("[empty folder]") && answer.contains("the tools are: current_time, delegate_task, edit_file"),
+        answer.contains("[empty folder]")
+            && answer.contains("the tools are: current_time, delegate_task, edit_file"),
         "{answer}"
     );
     // Broken JSON never runs: the model is asked twice more, then told.
