@@ -156,7 +156,7 @@ fn a_tree_is_stopped_by_any_run_of_it() {
     let world = World::new();
     let running = world.started(&[]);
     world.fails(&["stop", "--tree"], 2, "<RUN>");
-    world.fails(&["stop", "--tree", "--all"], 2, "<RUN>");
+    world.fails(&["stop", "--tree", "--all"], 2, "cannot be used with");
     world.fails(&["stop", "nobody", "--tree"], 2, "no run or session `nobody`");
     assert!(world.ok(&["stop", "last", "--tree"]).contains("has ended: stopped (by command)"));
     assert_eq!(running.end().status.code(), Some(1));

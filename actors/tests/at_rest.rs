@@ -324,18 +324,12 @@ async fn a_session_whose_runs_cannot_be_ended_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_at_rest_with_something_in_its_inbox_is_known_until_somebody_takes_it_up() {
+async fn what_waits_in_an_inbox_is_taken_in_by_the_order_that_opens_its_session() {
     let (runtime, journal, run) = left_in(plain).await;
     journal.commit(vec![Write::Deliver(run.session, "\"hello\"".into())]).await.unwrap();
-    let check_is_kept = async || {
-        tokio::time::sleep(LONG).await;
-        assert_eq!((places(&runtime).await, journal.open_sessions()), (vec![SessionPlace::Ending], 1));
-        assert!(!runtime.vitals().runs(run.session).await);
-    };
     runtime.stop_at_rest(run.run, StopReason::Command).await.unwrap();
-    check_is_kept().await;
-    strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
-    check_is_kept().await;
+    check_forgotten(&runtime, &journal, "the order").await;
+    assert!(journal.inboxes().is_empty());
     let next = submit(&runtime).await;
     assert_eq!(next.session, run.session);
     assert_eq!(places(&runtime).await, [SessionPlace::Live]);

@@ -84,16 +84,19 @@ fn the_contract_of_journals_finds_what_is_planted_in_the_journal() {
         assert_eq!(broken, Err(format!("cases fail: {}", cases.join(", "))), "{mutation:?}");
     };
     let (wait, take) = ("items_wait_until_they_are_taken", "only_rows_that_wait_can_be_taken");
+    let bare = "rows_can_be_taken_without_a_record";
     check(
         Mutation::NoFence,
         &[
             "an_older_incarnation_is_fenced",
             "a_session_that_is_let_go_is_fenced_until_it_is_opened",
             "reopening_fences_the_process_before",
+            "sessions_that_another_one_begins_are_there",
+            "rows_can_be_taken_without_a_record",
         ],
     );
-    check(Mutation::ForgetInbox, &[wait, take, "numbers_are_never_used_again"]);
-    check(Mutation::RepeatInbox, &[wait, take, "a_session_with_something_in_its_inbox_is_not_let_go"]);
+    check(Mutation::ForgetInbox, &[wait, take, bare, "numbers_are_never_used_again"]);
+    check(Mutation::RepeatInbox, &[wait, take, bare, "a_session_with_something_in_its_inbox_is_not_let_go"]);
 }
 
 /// A model that asks for `times` calls of `build` at once, then says "done".

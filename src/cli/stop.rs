@@ -32,7 +32,7 @@ pub(crate) struct StopArgs {
     run: Option<String>,
     /// All of the tree to which RUN belongs, from the run at its root on: those that RUN works for and their other
     /// subagents too
-    #[arg(long, requires = "run")]
+    #[arg(long, requires = "run", conflicts_with = "all")]
     tree: bool,
     /// Every unfinished run
     #[arg(long)]
