@@ -142,7 +142,7 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(driver.turn.delegated(tool(1, 1, 1)), Some(Ground::Fore));
 
     let row = row(&driver, 0, DONE);
-    assert_eq!(decide(&driver, &[row.clone()]).take, [7]);
+    assert_eq!(decide(&driver, std::slice::from_ref(&row)).take, [7]);
     assert_eq!(driver.feed(&row), ["child.ended", "call.ended"]);
     assert_eq!(driver.contents(), [DONE.1]);
     assert_eq!(driver.feed(&row), [""; 0], "what is read twice is heard once");
@@ -253,7 +253,7 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     };
     let mut driver = given(&[TWO]);
     ends(&mut driver, 0, DONE);
-    assert_eq!(decide(&driver, &[stop.clone()]).send, [row_of(&driver, 1)]);
+    assert_eq!(decide(&driver, std::slice::from_ref(&stop)).send, [row_of(&driver, 1)]);
     assert_eq!(driver.feed(&stop), ["run.stopping"]);
     driver.crash();
     assert_eq!(ends(&mut driver, 1, (Outcome::Stopped, "{}")), ["child.ended", "call.ended", "run.ended"]);

@@ -257,8 +257,11 @@ fn what_a_late_answer_has_cost_counts_in_the_next_leg() {
     driver.pass(WALL);
     driver.feed(&Input::Woke);
     let usage = Some(crate::model::Usage { input_tokens: 30, ..Default::default() });
-    let answer =
-        crate::model::Answer { message: Default::default(), finish: crate::model::Finish::Stop, usage };
+    let answer = crate::model::Answer {
+        message: crate::model::AssistantMessage::default(),
+        finish: crate::model::Finish::Stop,
+        usage,
+    };
     let late = Input::Answered { started, answer: Arc::new(answer), plans: [].into() };
     assert_eq!(driver.feed(&late), ["model.late"]);
     driver.feed(&raise(1, wall(300)));
