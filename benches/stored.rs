@@ -19,7 +19,7 @@ use std::{
     path::Path,
     process::Command,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use common::{
@@ -180,14 +180,15 @@ fn print_ratios(names: &[&str], rounds: usize, mut measure: impl FnMut(bool) -> 
 
 /// Opens a store that was closed just now: its thread may still be about to let it go.
 async fn open_again(store: &Path) -> RedbJournal {
-    let begin = Instant::now();
-    loop {
-        match RedbJournal::open(store, Durability::Relaxed) {
-            Ok(journal) => return journal,
-            Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
+    let opened = tokio::time::timeout(LONG, async {
+        loop {
+            if let Ok(journal) = RedbJournal::open(store, Durability::Relaxed) {
+                return journal;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    });
+    opened.await.expect("the store is let go")
 }
 
 /// From the records of a session to its state.
