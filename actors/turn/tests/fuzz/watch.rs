@@ -53,7 +53,7 @@ struct Run {
     made: (u32, u64),
     held: Held,
     legs: u32,
-    /// Whether it has ended for want of budget.
+    /// Whether it has ended for want of budget, and no other run has begun since.
     reopenable: bool,
 }
 
@@ -152,6 +152,9 @@ impl Watch {
         hold!(self.run(id).is_err(), "{id} is accepted twice");
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         let state = if is_idle { State::Running } else { State::Queued };
+        if is_idle {
+            self.runs.iter_mut().for_each(|run| run.reopenable = false);
+        }
         let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
         self.runs.push(Run {
             id,
@@ -210,7 +213,7 @@ impl Watch {
         let run = self.run(ended.run)?;
         let was = std::mem::replace(&mut run.state, State::Ended);
         hold!(was != State::Ended, "{ended:?} again");
-        run.reopenable = ended.ended.outcome == Outcome::BudgetExhausted;
+        run.reopenable = was != State::Queued && ended.ended.outcome == Outcome::BudgetExhausted;
         hold!((run.usage, run.made.0) == (ended.usage, ended.iterations), "{run:?} ends as {ended:?}");
         if was == State::Queued {
             self.shown.forget(ended.run);
@@ -239,6 +242,7 @@ impl Watch {
         (self.again, self.failed) = (false, None);
         if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
             next.state = State::Running;
+            self.runs.iter_mut().for_each(|run| run.reopenable = false);
         }
         Ok(())
     }
@@ -252,7 +256,6 @@ impl Watch {
     fn reopened(&mut self, reopened: &RunReopened) -> Result<(), String> {
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         hold!(is_idle, "{reopened:?} while another run has not ended");
-        hold!(self.ids().last() == Some(&reopened.run), "{reopened:?} behind its back");
         let run = self.run(reopened.run)?;
         hold!(run.reopenable && reopened.leg == run.legs + 1, "{reopened:?} of {run:?}");
         (run.state, run.legs, run.exhausted) = (State::Running, reopened.leg, None);
