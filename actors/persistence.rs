@@ -341,6 +341,8 @@ fn weight(write: &Write) -> usize {
         }
         Body::CallEnded(ended) => ended.end.content.len(),
         Body::ChildEnded(ended) => ended.told.len(),
+        Body::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
+        Body::SummaryAnswered(answered) => answered.text.len(),
         Body::MessageSteered(steered) => steered.text.len(),
         Body::ApprovalRequested(request) => request.question.len(),
         Body::SessionRevived(_)
@@ -356,6 +358,8 @@ fn weight(write: &Write) -> usize {
         | Body::RunExhausted(_)
         | Body::RunReopened(_)
         | Body::BudgetRaised(_)
+        | Body::SummaryStarted(_)
+        | Body::SummaryFailed(_)
         | Body::ApprovalAnswered(_) => 0,
     };
     let founded = append.found.iter().flat_map(|founded| &founded.records);

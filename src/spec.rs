@@ -5,15 +5,15 @@ use std::{path::Path, time::Duration};
 use hermod_actors::{
     DELEGATE_TASK,
     model::{
-        Amounts, BreakerPolicy, Delegation, Doubt, Hash, Limits, ModelRef, ModelTraits, RetryAttempts,
-        RetryPolicy, RunSpec, Timestamp,
+        Amounts, BreakerPolicy, Compression, Delegation, Doubt, Hash, Limits, ModelRef, ModelTraits,
+        RetryAttempts, RetryPolicy, RunSpec, Timestamp,
     },
     port::Clock,
 };
 
 use crate::{
     clock::{self, SystemClock},
-    config::{self, Config},
+    config::{self, Config, Work},
     models, tool,
 };
 
@@ -30,6 +30,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
     let mut tools: Vec<String> =
         tool::TOOLS.iter().map(|(name, _)| *name).chain(own).map(Into::into).collect();
     tools.sort_unstable();
+    let main = chain.clone();
     let children = delegation.map(|_| config.delegation.max_live.0.into());
     RunSpec {
         chain,
@@ -52,9 +53,17 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         },
         system: None,
         in_doubt: Doubt { then: config.tools.in_doubt.0, patience_ms: millis(config.approvals.expiry.0) },
+        compression: config.compression.enabled.0.then(|| compression(config, &main).into()),
         delegation,
         script,
     }
+}
+
+fn compression(config: &Config, main: &[ModelRef]) -> Compression {
+    let chain = config::auxiliary_chain(config, Work::Compression, main);
+    let traits = chain.iter().map(|link| models::traits(config, link)).collect();
+    let config::Compression { trigger, protect_last_n, ahead, .. } = config.compression;
+    Compression { chain, traits, trigger: trigger.0, protect_last: protect_last_n.0, ahead: ahead.0 }
 }
 
 fn delegation(delegation: &config::Delegation) -> Delegation {

@@ -125,6 +125,8 @@ pub enum RunStatus {
     Queued,
     /// The model is asked.
     Thinking,
+    /// Its conversation has become too long, and is being summarised.
+    Compressing,
     /// Tools run.
     Executing,
     /// Nothing can be done until then.
@@ -217,6 +219,7 @@ impl RunStatus {
             Self::Accepted => "accepted",
             Self::Queued => "queued",
             Self::Thinking => "thinking",
+            Self::Compressing => "compressing",
             Self::Executing => "executing",
             Self::Waiting { .. } => "waiting",
             Self::Parked { .. } => "parked",

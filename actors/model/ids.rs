@@ -106,6 +106,26 @@ pub struct CallId {
     pub n: u32,
 }
 
+impl CallId {
+    /// The `n` of calls for summaries: their `iteration` counts the compressions of the run.
+    const SUMMARY: u32 = u32::MAX;
+
+    /// A call for the run's `nth` summary, from 1.
+    pub const fn summary(run: RunId, nth: u32) -> Self {
+        Self { run, iteration: nth, n: Self::SUMMARY }
+    }
+
+    /// Whether it asks for a summary.
+    pub const fn is_summary(self) -> bool {
+        self.n == Self::SUMMARY
+    }
+
+    /// Whether it asks a model: for an answer or for a summary.
+    pub const fn asks_model(self) -> bool {
+        self.n == 0 || self.is_summary()
+    }
+}
+
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.run, self.iteration, self.n)

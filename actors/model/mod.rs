@@ -6,6 +6,7 @@ mod breaker;
 mod budget;
 mod call;
 mod codec;
+mod compaction;
 mod credential;
 mod delegation;
 mod durable;
@@ -33,6 +34,9 @@ pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle};
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
 pub use codec::{DecodeError, decode, encode};
+pub use compaction::{
+    Compression, ContextCompacted, Irreducible, Place, Rung, SummaryAnswered, SummaryStarted, Unusable,
+};
 pub use credential::{CredentialId, PoolStrategy};
 pub use delegation::{Child, ChildEnded, Delegation, Parent, Raised};
 pub use durable::Durable;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, ModelRef, NoAllowance, NotAnswered};
+use super::{Failure, Irreducible, ModelRef, NoAllowance, NotAnswered};
 
 /// How a run ended. Every accepted run ends in exactly one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,6 +80,11 @@ pub enum Cause {
     },
     /// The model kept calling tools that do not exist.
     UnknownTool,
+    /// The request does not fit the model, whatever is left out.
+    Irreducible {
+        /// What it consists of.
+        parts: Irreducible,
+    },
     /// A limit was reached.
     Limit {
         /// Which one, and how far.
@@ -142,6 +147,7 @@ impl fmt::Display for Cause {
                  max_tokens, or let the model think less"
             ),
             Self::UnknownTool => f.write_str("unknown_tool: the model kept calling tools that do not exist"),
+            Self::Irreducible { parts } => fmt::Display::fmt(parts, f),
             Self::Limit { refusal } => fmt::Display::fmt(refusal, f),
             Self::Unpriced { model, above } => write!(
                 f,

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallAdmitted, CallEnded,
-    CallId, CallLost, CallStarted, ChildEnded, Content, Ended, Failure, Finish, Flaw, Hash, Image,
-    Incarnation, ModelRef, NoAllowance, NotAnswered, Parent, Past, Price, Raised, RunId, RunSpec, Seq,
-    StopReason, Timestamp, Usage,
+    CallId, CallLost, CallStarted, ChildEnded, Content, ContextCompacted, Ended, Failure, Finish, Flaw, Hash,
+    Image, Incarnation, ModelRef, NoAllowance, NotAnswered, Parent, Past, Price, Raised, RunId, RunSpec, Seq,
+    StopReason, SummaryAnswered, SummaryStarted, Timestamp, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -100,6 +100,14 @@ bodies! {
     LateSettled(LateSettled) = 23 "model.late",
     /// No model may be asked before a time that providers have named.
     ModelWaiting(ModelWaiting) = 25 "model.waiting",
+    /// The view of the conversation is shorter from here on.
+    ContextCompacted(Box<ContextCompacted>) = 26 "context.compacted",
+    /// An attempt of a call for a summary may begin.
+    SummaryStarted(Box<SummaryStarted>) = 27 "summary.started",
+    /// A summary is there.
+    SummaryAnswered(SummaryAnswered) = 28 "summary.answered",
+    /// An attempt of a call for a summary failed.
+    SummaryFailed(ModelFailed) = 29 "summary.failed",
     /// A tool call of the answer is acceptable.
     CallAdmitted(CallAdmitted) = 30 "call.admitted",
     /// An attempt of a tool call may begin.
@@ -398,7 +406,7 @@ impl RunStopping {
 
 impl Body {
     /// The run that it speaks of; `None` if it speaks of the session.
-    pub const fn run(&self) -> Option<RunId> {
+    pub fn run(&self) -> Option<RunId> {
         Some(match self {
             Self::SessionOpened(_) | Self::SessionRevived(_) => return None,
             Self::RunAccepted(body) => body.run,
@@ -408,6 +416,10 @@ impl Body {
             Self::RunReopened(body) => body.run,
             Self::BudgetRaised(body) => body.run,
             Self::ChildEnded(body) => body.call.run,
+            Self::ContextCompacted(body) => body.run,
+            Self::SummaryStarted(body) => body.asked.call.run,
+            Self::SummaryAnswered(body) => body.call.run,
+            Self::SummaryFailed(body) => body.call.run,
             Self::ModelStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) => body.call.run,

@@ -3,8 +3,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    AccountId, Amounts, Delegation, Doubt, Ended, Hash, ModelTraits, Parent, RetryPolicy, RunId, Seq,
-    SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    AccountId, Amounts, Compression, Delegation, Doubt, Ended, Hash, ModelTraits, Parent, RetryPolicy, RunId,
+    Seq, SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// One link of a chain: `provider/model`.
@@ -95,6 +95,9 @@ pub struct RunSpec {
     /// What is done about calls of which nobody knows what became.
     #[serde(default, skip_serializing_if = "Doubt::is_default")]
     pub in_doubt: Doubt,
+    /// How its view is kept short; it is not, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Arc<Compression>>,
     /// What it may delegate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
@@ -112,8 +115,12 @@ const fn is_zero(number: &u64) -> bool {
 impl RunSpec {
     /// What is known of a model of the chain.
     pub fn traits_of(&self, model: &ModelRef) -> ModelTraits {
-        let at = self.chain.iter().position(|link| link == model);
-        at.and_then(|at| self.traits.get(at)).copied().unwrap_or_default()
+        let of = |chain: &[ModelRef], traits: &[ModelTraits]| {
+            let at = chain.iter().position(|link| link == model)?;
+            Some(traits.get(at).copied().unwrap_or_default())
+        };
+        let aside = || self.compression.as_ref().and_then(|aside| of(&aside.chain, &aside.traits));
+        of(&self.chain, &self.traits).or_else(aside).unwrap_or_default()
     }
 
     /// The first model of the chain whose price is not known.
@@ -232,6 +239,7 @@ mod tests {
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),
+            compression: None,
             delegation: None,
             script: None,
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::model::{Attempt, Body, CallId, ModelRef, Record, RunSpec, Usage};
+use crate::model::{Attempt, Body, CallId, ModelRef, ModelStarted, Record, RunSpec, Usage};
 
 /// Adds up what one run's calls cost, record by record, by the prices that were known when it was accepted.
 ///
@@ -24,6 +24,13 @@ impl Bill {
             Body::ModelStarted(started) => {
                 self.asked.insert((started.call, started.attempt), started.model.clone());
             }
+            Body::SummaryStarted(started) => {
+                let ModelStarted { call, attempt, model, .. } = &*started.asked;
+                self.asked.insert((*call, *attempt), model.clone());
+            }
+            Body::SummaryAnswered(answered) => {
+                self.charge((answered.call, answered.attempt), answered.usage.as_ref());
+            }
             Body::ModelAnswered(answered) => {
                 self.charge((answered.call, answered.attempt), answered.usage.as_ref());
             }
@@ -44,6 +51,8 @@ impl Bill {
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryFailed(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -106,6 +115,7 @@ mod tests {
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),
+            compression: None,
             delegation: None,
             script: None,
         };

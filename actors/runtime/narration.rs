@@ -74,8 +74,15 @@ impl Narration {
             Body::ApprovalAnswered(answered) => {
                 vec![(answered.call.run, EventBody::Status(RunStatus::Executing))]
             }
+            Body::SummaryStarted(started) if self.asking.is_none() && self.open.is_empty() => {
+                vec![(started.asked.call.run, EventBody::Status(RunStatus::Compressing))]
+            }
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
             | Body::LateSettled(_)
             | Body::CallLost(_)
             | Body::RunExhausted(_)

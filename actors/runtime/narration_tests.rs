@@ -63,6 +63,7 @@ fn accepted(run: u128) -> Body {
         traits: Vec::new(),
         thinking: None,
         in_doubt: Doubt::default(),
+        compression: None,
         delegation: None,
         script: None,
     };

@@ -208,6 +208,7 @@ mod tests {
             },
             system: None,
             in_doubt: Doubt::default(),
+            compression: None,
             delegation: None,
             script: None,
         }

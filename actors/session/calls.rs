@@ -235,8 +235,8 @@ impl Tasks {
     /// Waits for what the call needs.
     pub(crate) fn seek(&self, turn: &Turn, call: CallId, attempt: Attempt) -> Begun {
         // Nobody to choose from is no provider's word: the call is lost, and tried again.
-        let candidates = match turn.candidates() {
-            None if call.n == 0 => return self.lost(call, attempt),
+        let candidates = match turn.candidates_of(call) {
+            None if call.asks_model() => return self.lost(call, attempt),
             candidates => candidates.unwrap_or_default(),
         };
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
@@ -244,7 +244,7 @@ impl Tasks {
         let vigil = self.vigil();
         Begun::Wait(self.tasks.spawn(async move {
             let _vigil = vigil;
-            let said = if call.n == 0 {
+            let said = if call.asks_model() {
                 match seek::lease(&wiring, &candidates, &published).await {
                     Ok(lease) => Inner::Leased(
                         Input::Leased { call, attempt, model: lease.admission.model().clone() },

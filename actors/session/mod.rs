@@ -12,6 +12,7 @@ mod said;
 mod seek;
 mod shell;
 mod stored;
+mod summarise;
 mod tools;
 mod view;
 mod watchdog;

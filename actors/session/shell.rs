@@ -301,6 +301,7 @@ impl State {
             }
             let begun = match effect {
                 Effect::Ask { call, attempt } => match self.granted.remove(&(call, attempt)) {
+                    Some(Grant::Lease(lease)) if call.is_summary() => self.tasks.summarise(turn, lease),
                     Some(Grant::Lease(lease)) => self.tasks.ask(turn, &mut self.view, lease),
                     Some(Grant::Permit(_)) | None => {
                         self.tasks.not_made((call, attempt), "there was no lease for it")

@@ -94,6 +94,10 @@ impl State {
                 | Body::RunReopened(_)
                 | Body::BudgetRaised(_)
                 | Body::ChildEnded(_)
+                | Body::ContextCompacted(_)
+                | Body::SummaryStarted(_)
+                | Body::SummaryAnswered(_)
+                | Body::SummaryFailed(_)
                 | Body::ApprovalAnswered(_) => {}
             }
         }

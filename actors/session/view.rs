@@ -13,6 +13,8 @@ pub(crate) struct EncodedView {
     encoder: Option<Arc<dyn Encoder>>,
     head: Option<(RunId, Head)>,
     messages: Segments,
+    /// Of what it is encoded.
+    generation: u32,
     cursor: Cursor,
     /// The messages that were encoded together last, and what lies before them.
     last: (Segments, Vec<Message>),
@@ -26,8 +28,11 @@ impl EncodedView {
         encoder: &Arc<dyn Encoder>,
         tools: impl FnOnce() -> Vec<ToolSpec>,
     ) -> (Head, Segments) {
-        if !self.encoder.as_ref().is_some_and(|known| Arc::ptr_eq(known, encoder)) {
-            *self = Self { encoder: Some(Arc::clone(encoder)), ..Self::default() };
+        let is_known = self.encoder.as_ref().is_some_and(|known| Arc::ptr_eq(known, encoder));
+        if !is_known || self.generation != turn.generation() {
+            let (encoder, generation) = (Some(Arc::clone(encoder)), turn.generation());
+            let head = self.head.take().filter(|_| is_known);
+            *self = Self { encoder, generation, head, ..Self::default() };
         }
         let run = turn.current().map(|(run, _)| run);
         let head = match &self.head {

@@ -95,7 +95,7 @@ impl State {
         for want in draft.wants() {
             match want {
                 Want::Lease { call, attempt } => {
-                    let Some(candidates) = draft.candidates() else { continue };
+                    let Some(candidates) = draft.candidates_of(call) else { continue };
                     match self.wiring.leases.seek(&candidates, self.wiring.clock.at(), None) {
                         Ok(lease) => {
                             draft.feed(&Input::Leased {

@@ -42,6 +42,7 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
         traits: Vec::new(),
         thinking: None,
         in_doubt: Doubt::default(),
+        compression: None,
         delegation: None,
         script: None,
     }

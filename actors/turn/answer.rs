@@ -92,7 +92,7 @@ impl Draft {
     }
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
-    fn late(&mut self, started: &ModelStarted, answer: &Answer) {
+    pub(super) fn late(&mut self, started: &ModelStarted, answer: &Answer) {
         if let Some(usage) = answer.usage {
             let (call, attempt) = (started.call, started.attempt);
             let usd = started.price.and_then(|price| price.of(&usage));

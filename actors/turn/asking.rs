@@ -14,6 +14,8 @@ pub(super) struct Asking {
     pub(super) attempt: Attempt,
     /// Whether an earlier call has shown this very view: its answer was discarded.
     pub(super) is_repeated: bool,
+    /// Whether a provider has said that its request is too long, and nothing was done about that yet.
+    pub(super) is_too_long: bool,
     /// What its requests say of a budget that is nearly used up.
     pub(super) warning: Option<Arc<str>>,
     /// When the first attempt started, on the session's active clock, moved on by what was waited for known resets.
@@ -63,6 +65,7 @@ impl Asking {
         Self {
             attempt: 1,
             is_repeated: false,
+            is_too_long: false,
             warning: None,
             since: None,
             waited_ms: 0,

@@ -13,7 +13,7 @@ use crate::{
     policy::Candidate,
     port::{Founded, InboxItem, Index},
     turn::{
-        Effect, Input, Outlook, Turn, Want,
+        Effect, Input, Turn, Want,
         grace::Refused,
         run::{Call, CallState, Phase, Run, Step},
     },
@@ -91,10 +91,22 @@ impl Draft {
                     parent: None,
                 })));
             }
+            Input::Leased { call, attempt, model } if call.is_summary() => {
+                self.ask_for_summary((*call, *attempt), model);
+            }
             Input::Leased { call, attempt, model } => self.ask(*call, *attempt, model),
+            Input::NoLease { call, attempt, skipped } if call.is_summary() => {
+                self.no_summary((*call, *attempt), skipped);
+            }
             Input::NoLease { call, attempt, skipped } => self.no_lease((*call, *attempt), skipped),
             Input::Permitted { call, attempt } => self.start(*call, *attempt),
+            Input::Answered { started, answer, .. } if started.call.is_summary() => {
+                self.summary_answered(started, answer);
+            }
             Input::Answered { started, answer, plans } => self.answered(started, answer, plans),
+            Input::ModelFailed { call, attempt, failure, .. } if call.is_summary() => {
+                self.summary_failed((*call, *attempt), failure);
+            }
             Input::ModelFailed { call, attempt, failure, outlook } => {
                 self.model_failed((*call, *attempt), failure, outlook);
             }
@@ -103,13 +115,9 @@ impl Draft {
                     self.end_call(*call, *attempt, end.clone());
                 }
             }
-            Input::Lost { call, attempt } if call.n == 0 => {
-                let failure =
-                    Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
-                self.model_failed((*call, *attempt), &failure, &Outlook::default());
-            }
+            Input::Lost { call, attempt } if call.asks_model() => self.asking_lost((*call, *attempt)),
             Input::Lost { call, attempt } => self.tool_lost(*call, *attempt),
-            Input::NeverBegun { call, attempt } if call.n == 0 => self.never_asked((*call, *attempt)),
+            Input::NeverBegun { call, attempt } if call.asks_model() => self.never_asked((*call, *attempt)),
             Input::NeverBegun { call, attempt } => self.never_begun(*call, *attempt),
             Input::Decided { call, verdict } => self.decided(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),
@@ -125,6 +133,7 @@ impl Draft {
             Input::Refused(refusal) => self.refuse(refusal),
         }
         self.delegate(input);
+        self.compress();
     }
 
     fn refuse(&mut self, refusal: &NoAllowance) {
@@ -144,7 +153,7 @@ impl Draft {
             return Vec::new();
         }
         let seeks = self.turn.due(self.now).into_iter().filter_map(|effect| match effect {
-            Effect::Seek { call, attempt } if call.n == 0 => Some(Want::Lease { call, attempt }),
+            Effect::Seek { call, attempt } if call.asks_model() => Some(Want::Lease { call, attempt }),
             Effect::Seek { call, .. } if self.call(call).is_some_and(Call::delegates) => None,
             Effect::Seek { call, attempt } => Some(Want::Permit { call, attempt }),
             Effect::Ask { .. }
@@ -215,9 +224,9 @@ impl Draft {
         )
     }
 
-    /// The models that the call under way may still ask.
-    pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
-        self.turn.candidates()
+    /// The models that this call may still ask.
+    pub(crate) fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
+        self.turn.candidates_of(call)
     }
 
     /// Whether the run under way may start anything.
@@ -245,6 +254,7 @@ impl Draft {
     pub(super) fn started_here(&self, call: CallId, attempt: u32) -> bool {
         self.decision.records.iter().any(|record| match &record.body {
             Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
+            Body::SummaryStarted(started) => (started.asked.call, started.asked.attempt) == (call, attempt),
             Body::CallStarted(started) => started.call == call && started.attempt == attempt,
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
@@ -264,6 +274,9 @@ impl Draft {
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
             | Body::ApprovalAnswered(_) => false,
         })
     }
@@ -326,6 +339,8 @@ impl Draft {
         if run.stopping.is_some() {
             return;
         }
+        self.cancel_summary();
+        let Some(run) = self.run() else { return };
         let id = run.id;
         let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
@@ -375,6 +390,7 @@ impl Draft {
         if self.run().is_some_and(Run::has_live) {
             return self.wind_down(ended);
         }
+        self.cancel_summary();
         if let Some(run) = self.run() {
             let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.made(), run.usage);
             self.push(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));

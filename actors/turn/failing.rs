@@ -40,6 +40,9 @@ impl Draft {
         if self.is_in_grace() {
             return self.last_word_failed((call, attempt), failure);
         }
+        if self.is_too_long(failure) {
+            return self.too_long((call, attempt), failure);
+        }
         let Some((asking, spec)) = self.asking() else { return };
         let Some(model) = asking.started().map(|started| started.model.clone()) else { return };
         let others = self.others(&model);
@@ -84,10 +87,23 @@ impl Draft {
         }
     }
 
+    /// The task that made the attempt is gone.
+    pub(super) fn asking_lost(&mut self, (call, attempt): (CallId, Attempt)) {
+        let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
+        if call.is_summary() {
+            return self.summary_failed((call, attempt), &failure);
+        }
+        self.model_failed((call, attempt), &failure, &Outlook::default());
+    }
+
     /// The attempt was started and never made, because its process was suspended: the next one makes it.
     pub(super) fn never_asked(&mut self, (call, attempt): (CallId, Attempt)) {
+        let failure = || Failure::new(FailureClass::NotMade, "the process was suspended before it was made");
+        if call.is_summary() {
+            return self.summary_failed((call, attempt), &failure());
+        }
         if self.is_asked(call, attempt) {
-            let failure = Failure::new(FailureClass::NotMade, "the process was suspended before it was made");
+            let failure = failure();
             let retry_at = Some(self.now.at);
             self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
         }
@@ -152,7 +168,7 @@ impl Draft {
     }
 }
 
-const fn reason(link: &NotAnswered) -> &Failure {
+pub(super) const fn reason(link: &NotAnswered) -> &Failure {
     match &link.why {
         WhyNot::Tried { failure, .. } | WhyNot::Skipped { failure, .. } => failure,
     }

@@ -13,6 +13,7 @@ use crate::{
     turn::{
         Head, Prefix, Turn,
         asking::{Asked, Asking, Patience, Pause},
+        compaction::Compacting,
         history::CallResult,
         ladder::Ladder,
         rows::ONE_CALL,
@@ -57,6 +58,10 @@ impl Turn {
                     asking.state = Asked::Started(started);
                 }
             }
+            Body::ContextCompacted(compacted) => self.compacted(compacted),
+            Body::SummaryStarted(started) => self.summary_started(started, record.active_ms),
+            Body::SummaryAnswered(answered) => self.summary_answered(answered),
+            Body::SummaryFailed(failed) => self.summary_failed(failed, now),
             Body::ModelAnswered(answered) => self.answered(answered),
             Body::ModelFailed(failed) => self.failed(failed, now),
             Body::ModelWaiting(waiting) => self.waits(waiting, now),
@@ -79,6 +84,7 @@ impl Turn {
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {
+            run.note_asked(record.active_ms);
             run.note_parked(record.active_ms);
             if matches!(record.body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
                 run.note_progress(now);
@@ -124,6 +130,8 @@ impl Turn {
             graces: 0,
             exhausted: None,
             stopping: None,
+            compacting: Compacting::first(1, 0),
+            asked_since: now.active_ms,
             step: Step::Asking(Asking::first(0)),
         };
         run.step = Step::Asking(run.next_call());
@@ -189,6 +197,7 @@ impl Turn {
 
     fn failed(&mut self, failed: &ModelFailed, now: Now) {
         let class = &failed.failure.class;
+        self.learn(class, failed.call);
         let Some(asking) = self.asked(failed.call) else { return };
         let spent = match (&asking.state, billing(class)) {
             (Asked::Started(started), Billing::Everything) => started.reserved,
@@ -211,6 +220,7 @@ impl Turn {
             _ => None,
         };
         asking.attempt = failed.attempt + 1;
+        asking.is_too_long |= matches!(class, FailureClass::ContextTooLong { .. });
         let uncounted = class.reset_is_known().then_some(now.active_ms);
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
         if let Phase::Running(run) = &mut self.phase {

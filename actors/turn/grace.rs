@@ -73,6 +73,7 @@ impl Draft {
         let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
         let unstarted: Vec<CallId> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let hint = format!("the run's budget is used up: {refusal}");
+        self.cancel_summary();
         self.push(Body::RunExhausted(RunExhausted { run: id, refusal }));
         for call in unstarted {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
@@ -169,11 +170,14 @@ impl Run {
     }
 
     /// What the request says behind the view.
-    pub(super) fn postscript(&self, asking: &Asking) -> Option<Postscript> {
+    pub(super) fn postscript(&self, asking: &Asking, pressure: Option<String>) -> Option<Postscript> {
         let ladder = self.ladder.postscript();
         let budget = match &self.exhausted {
             Some(refusal) => Some(farewell(refusal, self.id)),
-            None => asking.warning.clone(),
+            None => match (&asking.warning, pressure) {
+                (Some(warning), Some(pressure)) => Some(format!("{warning}\n\n{pressure}").into()),
+                (warning, pressure) => warning.clone().or_else(|| pressure.map(Into::into)),
+            },
         };
         let Some(budget) = budget else { return ladder };
         // The last answer makes no call and goes on from no thought; but a text that was begun, it ends.

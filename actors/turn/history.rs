@@ -3,27 +3,42 @@
 //! Architecture invariant: a tool call without its result, a result without its call, or two messages of one role in a
 //! row cannot be expressed here, whatever was cut. The list that the model sees is rendered, never kept.
 
+mod short;
+mod transcript;
+
 use std::sync::Arc;
 
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
 
-use crate::model::{AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep};
+use crate::model::{
+    AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep, Place,
+};
 
 /// What a picture is taken to be, in bytes of text: vendors count 1,000 to 2,000 tokens.
 const IMAGE_BYTES: usize = 6_000;
+
+pub(super) use short::Keep;
 
 /// A conversation; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     rounds: Vector<Round>,
+    /// What was before the first round, and before its first step.
+    pub(super) gone: Place,
+    /// What the user said first of all, when that is gone.
+    pub(super) first: Option<Arc<str>>,
     bytes: usize,
     hash: Hash,
+    /// How often what was rendered has changed.
+    generation: u32,
 }
 
 /// What a user said, what was done about it, and how it ended (absent while a run is at it).
 #[derive(Debug, Clone)]
 struct Round {
     user: Content,
+    /// What stands for all that was before, behind it.
+    before: Option<Arc<str>>,
     /// What stands behind it.
     note: Note,
     steps: Vector<Arc<Step>>,
@@ -70,7 +85,14 @@ pub(crate) struct Cursor {
 
 impl Default for History {
     fn default() -> Self {
-        Self { rounds: Vector::new(), bytes: 0, hash: Hash::of(b"hermod view 1") }
+        Self {
+            rounds: Vector::new(),
+            gone: Place::default(),
+            first: None,
+            bytes: 0,
+            hash: beginning(),
+            generation: 0,
+        }
     }
 }
 
@@ -78,10 +100,10 @@ impl History {
     /// Begins a round. The one before has ended: the caller sees to it.
     pub(crate) fn begin(&mut self, user: impl Into<Content>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
-        let user = user.into();
-        self.count(&[b"user", user.text.as_bytes()]);
-        self.count_images(&user.images);
-        self.rounds.push_back(Round { user, note: Note::default(), steps: Vector::new(), end: None });
+        let round =
+            Round { user: user.into(), before: None, note: Note::default(), steps: Vector::new(), end: None };
+        self.count_user(&round);
+        self.rounds.push_back(round);
     }
 
     /// Takes in a conversation from outside, all rounds of which have ended.
@@ -110,13 +132,10 @@ impl History {
     /// Adds an answer with the results of all its calls.
     pub(crate) fn step(&mut self, answer: Arc<AssistantMessage>, results: Vec<CallResult>) {
         debug_assert_eq!(answer.calls.len(), results.len(), "a call without its result");
-        self.count_answer(&answer);
-        for result in &results {
-            self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
-            self.count_images(&result.end.images);
-        }
+        let step = Step { answer, results, note: Note::default() };
+        self.count_step(&step);
         if let Some(round) = self.rounds.back_mut() {
-            round.steps.push_back(Arc::new(Step { answer, results, note: Note::default() }));
+            round.steps.push_back(Arc::new(step));
         }
     }
 
@@ -167,6 +186,11 @@ impl History {
         self.bytes
     }
 
+    /// How often what was rendered has changed: what was rendered before is of no use then.
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// The hash of everything in it.
     pub(crate) const fn hash(&self) -> Hash {
         self.hash
@@ -178,7 +202,7 @@ impl History {
         let mut at = from;
         for round in behind(&self.rounds, from.round) {
             if at.part == 0 {
-                messages.push(Message::User(round.note.behind(round.user.clone())));
+                messages.push(Message::User(round.message()));
                 at.part = 1;
             }
             for step in behind(&round.steps, at.part - 1) {
@@ -200,6 +224,19 @@ impl History {
             self.bytes += part.len();
         }
         self.hash = hasher.finish();
+    }
+
+    fn count_user(&mut self, round: &Round) {
+        self.count(&[b"user", round.user.text.as_bytes()]);
+        self.count_images(&round.user.images);
+    }
+
+    fn count_step(&mut self, step: &Step) {
+        self.count_answer(&step.answer);
+        for result in &step.results {
+            self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
+            self.count_images(&result.end.images);
+        }
     }
 
     fn count_images(&mut self, images: &[Image]) {
@@ -228,6 +265,23 @@ impl History {
 /// the history.
 fn behind<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
     list.focus().narrow(seen.min(list.len())..)
+}
+
+fn beginning() -> Hash {
+    Hash::of(b"hermod view 1")
+}
+
+impl Round {
+    /// The user's message.
+    fn message(&self) -> Content {
+        match &self.before {
+            Some(before) => {
+                let note = self.note.0.as_deref().unwrap_or_default();
+                Content { note: Some(format!("{before}{note}").into()), ..self.user.clone() }
+            }
+            None => self.note.behind(self.user.clone()),
+        }
+    }
 }
 
 impl Step {

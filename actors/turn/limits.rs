@@ -89,9 +89,28 @@ fn input(run: &Run, turn: &Turn) -> u64 {
 
 /// The tokens that a request reads, as far as its bytes tell: the head with the tools, and the view.
 fn read(run: &Run, turn: &Turn) -> u64 {
-    let head = turn.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len);
-    let bytes = u64::try_from(turn.request_bytes() + head).unwrap_or(u64::MAX);
-    bytes.saturating_add(run.spec.schema_bytes) / BYTES_PER_TOKEN
+    tokens_of(request_bytes(run, turn) as u64)
+}
+
+/// The bytes that a request reads.
+pub(super) fn request_bytes(run: &Run, turn: &Turn) -> usize {
+    head_bytes(run, turn).saturating_add(turn.request_bytes())
+}
+
+/// The bytes of the system prompt and the tools.
+pub(super) fn head_bytes(run: &Run, turn: &Turn) -> usize {
+    let tools = usize::try_from(run.spec.schema_bytes).unwrap_or(usize::MAX);
+    turn.system_bytes(run).saturating_add(tools)
+}
+
+/// The tokens of so many bytes, roughly.
+pub(super) const fn tokens_of(bytes: u64) -> u64 {
+    bytes / BYTES_PER_TOKEN
+}
+
+/// The bytes of so many tokens, roughly.
+pub(super) const fn bytes(tokens: u64) -> u64 {
+    tokens.saturating_mul(BYTES_PER_TOKEN)
 }
 
 /// The input tokens above which the model's price is not known, if the request reads more and money is limited: such a
@@ -104,7 +123,7 @@ pub(super) fn unpriced_above(run: &Run, turn: &Turn, model: &ModelRef) -> Option
 }
 
 /// The money that an attempt may cost at most. What nobody can price does not fit any limit.
-fn money(run: &Run, price: Option<Price>, (input, output): (u64, u64)) -> Option<u64> {
+pub(super) fn money(run: &Run, price: Option<Price>, (input, output): (u64, u64)) -> Option<u64> {
     let most = price.map(|price| price.at_most(input, output));
     let is_limited = run.spec.limits.budget.usd.is_some();
     most.or(is_limited.then_some(u64::MAX))
@@ -117,7 +136,7 @@ pub(super) fn tokens(run: &Run, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u
 
 /// The output tokens that the call would ask for if there were no budget: no more than the model is known, or was found, to
 /// give.
-fn wanted_output(run: &Run, model: &ModelRef) -> u64 {
+pub(super) fn wanted_output(run: &Run, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;
     let wanted = limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT));
     let wanted = if run.is_in_grace() { wanted.min(GRACE_OUTPUT) } else { wanted };

@@ -5,6 +5,7 @@
 
 mod answer;
 mod asking;
+mod compaction;
 mod delegate;
 mod doubt;
 mod draft;
@@ -23,6 +24,7 @@ mod rows;
 mod run;
 mod steer;
 mod subagents;
+mod summary;
 mod waits;
 
 #[cfg(test)]
@@ -38,6 +40,7 @@ pub(crate) use ladder::Postscript;
 pub(crate) use recovery::{Dormant, Standing};
 pub use reopen::NotRaised;
 pub(crate) use repair::repair;
+pub(crate) use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest};
 pub(crate) use waits::Bounds;
 pub use waits::Waits;
 
@@ -63,6 +66,10 @@ pub(crate) struct Turn {
     last: Seq,
     active_ms: u64,
     history: History,
+    /// What stands for the part of it that is gone.
+    summary: Option<Arc<str>>,
+    /// What models were found to read and write at most, in tokens.
+    windows: imbl::Vector<(ModelRef, u64)>,
     /// All runs that were ever accepted here.
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
@@ -100,6 +107,8 @@ impl Turn {
             last: 0,
             active_ms: 0,
             history: History::default(),
+            summary: None,
+            windows: imbl::Vector::new(),
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),
@@ -151,6 +160,11 @@ impl Turn {
         matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())
     }
 
+    /// The models that this call, which is wanted, may still ask.
+    pub(crate) fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
+        if call.is_summary() { self.summarisers() } else { self.candidates() }
+    }
+
     /// The models that the call under way may still ask, in the chain's order; `None` if there is none under way. Where
     /// money is limited, none is asked that nobody can price.
     pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
@@ -180,6 +194,16 @@ impl Turn {
         self.history.render(from)
     }
 
+    /// How often what `render` gives from the beginning has changed.
+    pub(crate) const fn generation(&self) -> u32 {
+        self.history.generation()
+    }
+
+    /// The bytes of the system prompt of a run.
+    fn system_bytes(&self, run: &run::Run) -> usize {
+        self.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
+    }
+
     /// Why a request to `model` would not begin as the last one did; `None` if it would.
     pub(crate) fn prefix_change(&self, model: &ModelRef) -> Option<PrefixChange> {
         let Some(last) = &self.prefix else { return Some(PrefixChange::First) };
@@ -202,6 +226,15 @@ impl Turn {
         match &self.phase {
             Phase::Idle => None,
             Phase::Running(run) => run.asking(),
+        }
+    }
+
+    /// The attempt of this call that is started: of the model call or of one for a summary.
+    #[cfg(test)]
+    pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Running(run) => run.started_of(call),
         }
     }
 

@@ -86,6 +86,12 @@ impl Draft {
     /// finds the run still parked.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
+        if let Some(started) = self.run().and_then(|run| run.compacting.asking.started()) {
+            let (call, attempt) = (started.call, started.attempt);
+            let failure =
+                Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
+            self.summary_failed((call, attempt), &failure);
+        }
         let Some(run) = self.run() else { return };
         if let Step::Asking(Asking { state: Asked::Started(started), .. }) = &run.step {
             let (call, attempt) = (started.call, started.attempt);

@@ -3,7 +3,7 @@
 
 use crate::{
     model::{
-        AccountId, Amounts, Body, Ended, Ledger, ModelAnswered, ModelFailed, ModelStarted, NewAccount, Raise,
+        AccountId, Amounts, Body, CallId, Ended, Ledger, ModelFailed, ModelStarted, NewAccount, Raise,
         Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage, WhyAgain,
     },
     mutation::{Mutation, planted},
@@ -22,7 +22,7 @@ impl Draft {
         if let Body::RunEnded(ended) = body {
             self.tell_parent(ended.run);
         }
-        let asking = self.run().and_then(Run::asking).cloned();
+        let asking = self.run().and_then(|run| run.started_of(call_of(body)?)).cloned();
         let never_made = self.ends_here(body);
         let ledger = &mut self.decision.ledger;
         match body {
@@ -33,13 +33,19 @@ impl Draft {
                 apart: false,
             }),
             Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
-            Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered),
-            Body::ModelFailed(failed) if never_made => {
+            Body::SummaryStarted(started) => {
+                reserve(ledger, started.asked.call.run.into(), started.asked.reserved);
+            }
+            Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
+            Body::SummaryAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if never_made => {
                 let reserved = asking.map(|asking| asking.reserved).unwrap_or_default();
                 unreserve(ledger, failed.call.run.into(), &reserved);
             }
             Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
-            Body::ModelFailed(failed) => settle_failure(ledger, asking.as_deref(), failed),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+                settle_failure(ledger, asking.as_deref(), failed);
+            }
             Body::LateSettled(late) => ledger.settle.push(Settle {
                 account: late.call.run.into(),
                 reserved: Amounts::default(),
@@ -68,6 +74,7 @@ impl Draft {
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
             | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -79,7 +86,7 @@ impl Draft {
 
     /// Whether a record ends a call that starts in this very draft.
     fn ends_here(&self, body: &Body) -> bool {
-        if let Body::ModelFailed(failed) = body {
+        if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
             return self.started_here(failed.call, failed.attempt);
         }
         matches!(body, Body::CallEnded(ended) if self.started_here(ended.call, ended.attempt))
@@ -121,6 +128,10 @@ impl Draft {
             | Body::RunExhausted(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -239,9 +250,22 @@ fn spend_call(ledger: &mut Ledger, account: AccountId) {
     settle(ledger, account, &ONE_CALL, &ONE_CALL);
 }
 
-fn settle_answer(ledger: &mut Ledger, asking: Option<&ModelStarted>, answered: &ModelAnswered) {
+fn settle_answer(ledger: &mut Ledger, asking: Option<&ModelStarted>, usage: Option<Usage>) {
     let Some(asking) = asking else { return };
-    settle(ledger, answered.call.run.into(), &asking.reserved, &asking.spent(answered.usage.as_ref()));
+    settle(ledger, asking.call.run.into(), &asking.reserved, &asking.spent(usage.as_ref()));
+}
+
+/// The call to a model that a record ends.
+fn call_of(body: &Body) -> Option<CallId> {
+    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
+        Some(failed.call)
+    } else if let Body::SummaryAnswered(answered) = body {
+        Some(answered.call)
+    } else if let Body::ModelAnswered(answered) = body {
+        Some(answered.call)
+    } else {
+        None
+    }
 }
 
 fn settle_failure(ledger: &mut Ledger, asking: Option<&ModelStarted>, failed: &ModelFailed) {

@@ -10,6 +10,7 @@ use crate::{
     },
     turn::{
         asking::{Asked, Asking, Pause},
+        compaction::Compacting,
         delegate::{FailedTask, Subagent},
         input::Effect,
         ladder::Ladder,
@@ -69,6 +70,10 @@ pub(super) struct Run {
     pub(super) exhausted: Option<NoAllowance>,
     /// How it is to end, once it is being stopped.
     pub(super) stopping: Option<Ended>,
+    /// What is done about a view that becomes too long.
+    pub(super) compacting: Compacting,
+    /// Since when the model call of the present iteration is wanted, on the session's active clock.
+    pub(super) asked_since: u64,
     pub(super) step: Step,
 }
 
@@ -175,6 +180,12 @@ impl Run {
             Step::Asking(asking) => asking.started(),
             Step::Acting(_) | Step::Said(_) => None,
         }
+    }
+
+    /// The attempt of this call that is started: of the model call or of one for a summary.
+    pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
+        let started = if call.is_summary() { self.compacting.asking.started() } else { self.asking() };
+        started.filter(|started| started.call == call)
     }
 
     /// The calls of the present answer.
@@ -354,7 +365,7 @@ impl super::Turn {
     pub(crate) fn due(&self, now: Now) -> Vec<Effect> {
         match &self.phase {
             Phase::Idle => Vec::new(),
-            Phase::Running(run) => run.due(now),
+            Phase::Running(run) => self.due_with_summary(run, now),
         }
     }
 }

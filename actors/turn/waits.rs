@@ -73,6 +73,7 @@ impl Waits {
             Body::SessionOpened(_) | Body::SessionRevived(_) => self.alive = record.at,
             Body::RunStopping(_) => self.stopping = record.at,
             Body::ModelStarted(started) => self.note(started.call),
+            Body::SummaryStarted(started) => self.note(started.asked.call),
             Body::ModelFailed(_) => self.held = None,
             Body::ModelWaiting(waiting) => self.held = why(waiting),
             Body::CallAdmitted(admitted) => self.note(admitted.call),
@@ -92,6 +93,9 @@ impl Waits {
             | Body::RunExhausted(_)
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -172,7 +176,7 @@ impl Waits {
     fn due(&self, run: &Run, effect: Effect, (now, bounds): (Now, &dyn Bounds)) -> Option<Wait> {
         match effect {
             Effect::Ask { call, attempt } => {
-                let model = run.asking()?.model.clone();
+                let model = run.started_of(call)?.model.clone();
                 let since = self.noted(call);
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(Wait { what: Awaited::Model { model, attempt }, since, until })
@@ -185,7 +189,7 @@ impl Waits {
                 let what = Awaited::Tool { call, tool: tool.to_string(), attempt };
                 Some(Wait { what, since, until: Some(until) })
             }
-            Effect::Seek { call, attempt } if call.n == 0 => {
+            Effect::Seek { call, attempt } if call.asks_model() => {
                 let paused = pause_of(run).map_or(self.stood, |pause| pause.until.min(now.at));
                 let since = paused.max(self.stood).max(self.alive);
                 Some(Wait { what: Awaited::Lease { attempt }, since, until: None })

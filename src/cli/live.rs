@@ -71,7 +71,11 @@ impl Live {
             EventBody::ToolEnd { call, .. } => drop(self.tools.remove(call)),
             EventBody::Status(RunStatus::Ended(_)) => *self = Self::default(),
             EventBody::Status(
-                RunStatus::Accepted | RunStatus::Queued | RunStatus::Thinking | RunStatus::Executing,
+                RunStatus::Accepted
+                | RunStatus::Queued
+                | RunStatus::Thinking
+                | RunStatus::Compressing
+                | RunStatus::Executing,
             )
             | EventBody::Recorded { .. }
             | EventBody::Lifecycle(_)

@@ -43,7 +43,10 @@ impl Progress {
     /// How a line about the record is meant.
     pub(crate) const fn tone(record: &Record) -> Tone {
         match &record.body {
-            Body::ModelFailed(_) | Body::CallLost(_) | Body::ApprovalRequested(_) => Tone::Bad,
+            Body::ModelFailed(_)
+            | Body::SummaryFailed(_)
+            | Body::CallLost(_)
+            | Body::ApprovalRequested(_) => Tone::Bad,
             Body::CallEnded(ended) => match ended.end.status {
                 CallStatus::Ok => Tone::Quiet,
                 CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
@@ -55,6 +58,9 @@ impl Progress {
             | Body::RunAccepted(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
             | Body::ModelStarted(_)
             | Body::ModelAnswered(_)
             | Body::ModelWaiting(_)
@@ -97,6 +103,21 @@ impl Progress {
             }
             Body::ModelAnswered(answered) => Some(self.answered(answered, now)),
             Body::ModelFailed(failed) => Some(failure(failed, record)),
+            Body::SummaryStarted(started) => {
+                let again = again(started.asked.attempt);
+                Some(format!("summary   asks {}{again}", started.asked.model))
+            }
+            Body::SummaryAnswered(answered) => {
+                answered.unusable.map(|why| format!("summary   of no use: {}", why.name()))
+            }
+            Body::SummaryFailed(failed) => Some(format!("summary   failed: {}", failed.failure)),
+            Body::ContextCompacted(compacted) => Some(format!(
+                "view      {}: {} tokens before, {} now, waited {}",
+                compacted.by.name(),
+                compacted.before,
+                compacted.after,
+                seconds(compacted.waited_ms)
+            )),
             Body::ModelWaiting(waiting) => Some(waits(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),

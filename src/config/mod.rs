@@ -21,13 +21,13 @@ pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Delegation, OauthSection, Ollama,
+    Agent, AgentDefaults, Agents, Attempts, Breaker, Compression, Config, Delegation, OauthSection, Ollama,
     ProviderDefaults, ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use values::{
     Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, InDoubt,
-    Keep, Level, LevelSet, Limit, Model, Pool, Size, Stored, Style, Text, Wait, WireName,
+    Keep, Level, LevelSet, Limit, Model, Percent, Pool, Size, Stored, Style, Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
 pub use wires::resolve;

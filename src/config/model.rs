@@ -11,7 +11,7 @@ use super::{
     models::ModelSection,
     values::{
         Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Keep,
-        Level, Limit, Model, Pool, Size, Stored, Text, Wait, WireName,
+        Level, Limit, Model, Percent, Pool, Size, Stored, Text, Wait, WireName,
     },
 };
 use crate::provider::{Cache, Deadlines};
@@ -44,6 +44,8 @@ pub struct Config {
     pub breaker: Breaker,
     /// The tools.
     pub tools: Tools,
+    /// Keeping conversations short.
+    pub compression: Compression,
     /// Tasks for subagents.
     pub delegation: Delegation,
     /// What persons are asked.
@@ -300,6 +302,20 @@ pub struct Tools {
 pub struct Shell {
     /// Time of a command that the model sets no other for.
     pub timeout: Wait,
+}
+
+/// `compression`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compression {
+    /// Whether there is any.
+    pub enabled: Flag,
+    /// Over which share of the model's window.
+    pub trigger: Percent,
+    /// The messages at the end that stay.
+    pub protect_last_n: Count,
+    /// Whether summaries are made ahead.
+    pub ahead: Flag,
 }
 
 /// `delegation`.

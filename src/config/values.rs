@@ -15,6 +15,10 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub u32);
 
+/// A share in percent, from 10 to 90.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percent(pub u8);
+
 /// A duration longer than 0, and at most a year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait(pub Duration);
@@ -153,6 +157,10 @@ impl Wait {
 
 deserialize_by! {
     Count: |value| count(value).map(Self);
+    Percent: |value| match value.as_u64().and_then(|percent| u8::try_from(percent).ok()) {
+        Some(percent @ 10..=90) => Ok(Self(percent)),
+        Some(_) | None => Err("must be a whole number from 10 to 90, without quotes".to_owned()),
+    };
     Wait: |value| wait(value).map(Self);
     Limit: |value| match value.as_str() {
         Some(NONE) => Ok(Self(None)),

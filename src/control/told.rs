@@ -27,6 +27,7 @@ impl Told {
                 self.iterations += 1;
                 self.usage.add(&answered.usage.unwrap_or_default());
             }
+            Body::SummaryAnswered(answered) => self.usage.add(&answered.usage.unwrap_or_default()),
             Body::LateSettled(late) => self.usage.add(&late.usage),
             Body::CallStarted(started) => {
                 for child in &*started.children {
@@ -44,6 +45,9 @@ impl Told {
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ModelStarted(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryFailed(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
             | Body::CallAdmitted(_)

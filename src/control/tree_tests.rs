@@ -54,6 +54,7 @@ fn accepted(n: u128) -> Body {
         limits: Limits::default(),
         system: None,
         in_doubt: hermod_actors::model::Doubt::default(),
+        compression: None,
         delegation: None,
         script: None,
     };

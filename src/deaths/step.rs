@@ -5,11 +5,15 @@ use hermod_actors::model::{Body, CallStatus, FailureClass};
 pub fn is_step(body: &Body) -> bool {
     match body {
         Body::ModelAnswered(_)
+        | Body::SummaryAnswered(_)
+        | Body::ContextCompacted(_)
         | Body::ModelWaiting(_)
         | Body::RunStopping(_)
         | Body::RunEnded(_)
         | Body::ApprovalRequested(_) => true,
-        Body::ModelFailed(failed) => failed.failure.class != FailureClass::Interrupted,
+        Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            failed.failure.class != FailureClass::Interrupted
+        }
         Body::CallEnded(ended) => match ended.end.status {
             CallStatus::Ok | CallStatus::Error | CallStatus::Stopped => true,
             CallStatus::NotStarted | CallStatus::InDoubt => false,
@@ -18,6 +22,7 @@ pub fn is_step(body: &Body) -> bool {
         | Body::SessionRevived(_)
         | Body::RunAccepted(_)
         | Body::ModelStarted(_)
+        | Body::SummaryStarted(_)
         | Body::LateSettled(_)
         | Body::CallAdmitted(_)
         | Body::CallStarted(_)

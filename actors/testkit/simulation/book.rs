@@ -203,6 +203,9 @@ impl Book {
                 self.questions.retain(|call| call.run != ended.run);
             }
             Body::ModelStarted(started) => drop(self.started.insert((started.call, started.attempt))),
+            Body::SummaryStarted(started) => {
+                self.started.insert((started.asked.call, started.asked.attempt));
+            }
             Body::CallStarted(started) => drop(self.started.insert((started.call, started.attempt))),
             Body::ApprovalRequested(request) => drop(self.questions.insert(request.call)),
             Body::ApprovalAnswered(answered) => drop(self.questions.remove(&answered.call)),
@@ -213,6 +216,9 @@ impl Book {
             | Body::RunExhausted(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
@@ -248,12 +254,15 @@ fn started(record: &Record) -> Option<(CallId, Attempt)> {
     if let Body::ModelStarted(started) = &record.body {
         return Some((started.call, started.attempt));
     }
+    if let Body::SummaryStarted(started) = &record.body {
+        return Some((started.asked.call, started.asked.attempt));
+    }
     if let Body::CallStarted(started) = &record.body { Some((started.call, started.attempt)) } else { None }
 }
 
 /// The attempt that a record ends.
 fn ended(record: &Record) -> Option<(CallId, Attempt)> {
-    if let Body::ModelFailed(failed) = &record.body {
+    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = &record.body {
         return Some((failed.call, failed.attempt));
     }
     if let Body::CallEnded(ended) = &record.body { Some((ended.call, ended.attempt)) } else { None }

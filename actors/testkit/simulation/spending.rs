@@ -78,8 +78,9 @@ pub(super) fn told_is_booked(past: &Past<'_>) -> Found {
     for record in past.records() {
         match &record.body {
             Body::ModelAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
+            Body::SummaryAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
             Body::LateSettled(late) => drop(gone.insert((late.call, late.attempt))),
-            Body::ModelFailed(failed) if is_lost(&failed.failure.class) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if is_lost(&failed.failure.class) => {
                 gone.insert((failed.call, failed.attempt));
             }
             _ => {}

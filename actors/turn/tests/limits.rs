@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::{Amounts, Body, CallEnd, Cause, Doubt, Ended, ModelTraits, Outcome, Price, StopReason};
 
-fn spec() -> RunSpec {
+pub(super) fn spec() -> RunSpec {
     RunSpec {
         chain: vec!["p/m".parse().unwrap()],
         traits: Vec::new(),
@@ -15,6 +15,7 @@ fn spec() -> RunSpec {
         limits: Limits::default(),
         system: None,
         in_doubt: Doubt::default(),
+        compression: None,
         delegation: None,
         script: None,
     }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod cases;
+mod compaction;
 mod delegate;
 mod doubt;
 mod fallback;
@@ -18,9 +19,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, AssistantMessage, CallId, Doubt, Durable, EffectClass, Failure, FailureClass, Finish, Hash,
-        Incarnation, Limits, Message, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp, ToolCall,
-        Usage,
+        Answer, AssistantMessage, Body, CallId, Doubt, Durable, EffectClass, Failure, FailureClass, Finish,
+        Hash, Incarnation, Limits, Message, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp,
+        ToolCall, Usage,
     },
     turn::{Cursor, Dormant, Effect, Input, Outlook, Plan, Turn},
 };
@@ -89,6 +90,7 @@ impl Driver {
             traits: Vec::new(),
             thinking: None,
             in_doubt: self.in_doubt,
+            compression: None,
             delegation: None,
             script: None,
         };
@@ -100,6 +102,18 @@ impl Driver {
             true => Vec::new(),
             false => self.feed(&submitted),
         }
+    }
+
+    /// Submits run `n` with this input, and a spec that is changed so; the last one's, if there was one.
+    pub(super) fn submit_with(&mut self, n: u128, input: &str, change: impl FnOnce(&mut RunSpec)) {
+        let last = self.records.iter().rev().find_map(|record| match &record.body {
+            Body::RunAccepted(accepted) => Some(RunSpec::clone(&accepted.spec)),
+            _ => None,
+        });
+        let mut spec = last.unwrap_or_else(limits::spec);
+        change(&mut spec);
+        let (images, history, spec) = (Arc::default(), Arc::default(), Arc::new(spec));
+        self.feed(&Input::Submitted { run: run(n), input: input.into(), images, history, spec, key: None });
     }
 
     /// Says something to run `n`; the message is the `id`th.

@@ -163,6 +163,7 @@ pub(super) mod samples {
             limits: Limits::default(),
             system: None,
             in_doubt: Doubt::default(),
+            compression: None,
             delegation: None,
             script: None,
         };

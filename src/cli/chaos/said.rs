@@ -39,7 +39,9 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
     Some(match body {
         Body::ModelStarted(body) => (body.call, body.attempt),
         Body::ModelAnswered(body) => (body.call, body.attempt),
-        Body::ModelFailed(body) => (body.call, body.attempt),
+        Body::ModelFailed(body) | Body::SummaryFailed(body) => (body.call, body.attempt),
+        Body::SummaryStarted(body) => (body.asked.call, body.asked.attempt),
+        Body::SummaryAnswered(body) => (body.call, body.attempt),
         Body::ModelWaiting(body) => (body.call, body.attempt),
         Body::CallStarted(body) => (body.call, body.attempt),
         Body::CallEnded(body) => (body.call, body.attempt),
@@ -57,6 +59,7 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
         | Body::RunReopened(_)
         | Body::BudgetRaised(_)
         | Body::ChildEnded(_)
+        | Body::ContextCompacted(_)
         | Body::ApprovalAnswered(_) => return None,
     })
 }

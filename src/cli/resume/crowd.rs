@@ -268,6 +268,10 @@ const fn moves_row(body: &Body) -> bool {
         | Body::ApprovalAnswered(_)
         | Body::SessionRevived(_) => true,
         Body::SessionOpened(_)
+        | Body::ContextCompacted(_)
+        | Body::SummaryStarted(_)
+        | Body::SummaryAnswered(_)
+        | Body::SummaryFailed(_)
         | Body::ModelStarted(_)
         | Body::ModelAnswered(_)
         | Body::ModelFailed(_)

@@ -162,7 +162,9 @@ impl Calls {
             Effect::Run { call, attempt } | Effect::End { call, attempt } => {
                 matches!(state(call), Some(State::Started(n, _)) if n == attempt)
             }
-            Effect::Seek { call, attempt } => call.n == 0 || state(call) == Some(State::Admitted(attempt)),
+            Effect::Seek { call, attempt } => {
+                call.asks_model() || state(call) == Some(State::Admitted(attempt))
+            }
             Effect::Ask { .. } | Effect::Await { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
         };
         hold!(fits, "{effect:?} is due without its record");

@@ -30,7 +30,8 @@ use std::{
     time::Instant,
 };
 
-use self::{chance::Chance, shrink::shrink, tally::Tally, view::Grammar, walk::Sequence};
+pub(super) use self::view::Grammar;
+use self::{chance::Chance, shrink::shrink, tally::Tally, walk::Sequence};
 use crate::{
     model::{AssistantMessage, Body, Kind, Message, Past, ToolCall},
     turn::{Cursor, history::History, repair},
@@ -126,7 +127,11 @@ fn any_sequence_keeps_the_promises() {
     }
     let a_second = u128::from(tally.sequences) * 1_000 / took.as_millis().max(1);
     println!("{tally}{:.1} s, {a_second} sequences/s", took.as_secs_f64());
-    assert!(tally.sequences < SEQUENCES || tally.missing().is_empty(), "never happened: {:?}", tally.missing());
+    assert!(
+        tally.sequences < SEQUENCES || tally.missing().is_empty(),
+        "never happened: {:?}",
+        tally.missing()
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::chance::Chance;
 use crate::{
     model::{
-        Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Deadline, Delegation, Doubt,
-        EffectClass, Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted,
+        Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Compression, Deadline, Delegation,
+        Doubt, EffectClass, Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted,
         ModelTraits, NotAnswered, Past, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage, WhenInDoubt,
         WhyNot,
     },
@@ -26,7 +26,9 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
     let link =
         |(provider, model): &(&str, &str)| ModelRef { provider: (*provider).into(), model: (*model).into() };
     let max_output = (!chance.one_in(3)).then_some(1 + chance.below(500));
-    let traits = ModelTraits { max_output, ..ModelTraits::default() };
+    let window = chance.one_in(3).then(|| chance.pick(&[160, 300, 600, 2_000]));
+    let traits = ModelTraits { max_output, window, ..ModelTraits::default() };
+    let compression = chance.one_in(2).then(|| Arc::new(compression(chance, traits)));
     let then = chance.pick(&[WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]);
     RunSpec {
         chain: MODELS[..length].iter().map(link).collect(),
@@ -39,8 +41,20 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
         in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
+        compression,
         delegation: delegation(chance),
         script: None,
+    }
+}
+
+fn compression(chance: &mut Chance, traits: ModelTraits) -> Compression {
+    let (all, length) = (["s/s".parse(), "p/m".parse()].map(Result::unwrap), chance.place(3).unwrap_or(0));
+    Compression {
+        chain: all[..length].to_vec(),
+        traits: vec![traits; length],
+        trigger: chance.pick(&[30, 50, 80]),
+        protect_last: chance.pick(&[0, 4, 20]),
+        ahead: chance.one_in(2),
     }
 }
 

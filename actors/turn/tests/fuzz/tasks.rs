@@ -92,8 +92,10 @@ impl World {
                 Input::ToolEnded { call, attempt, end }
             }
             (_, Doing::Ask(started)) => nature::last_word(&started),
-            (Effect::Seek { call, attempt }, _) => match self.turn.candidates() {
-                Some(links) if call.n == 0 => Input::Leased { call, attempt, model: links[0].model.clone() },
+            (Effect::Seek { call, attempt }, _) => match self.turn.candidates_of(call) {
+                Some(links) if call.asks_model() => {
+                    Input::Leased { call, attempt, model: links[0].model.clone() }
+                }
                 Some(_) | None => Input::Permitted { call, attempt },
             },
             (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
@@ -122,10 +124,10 @@ impl World {
     }
 
     fn found(&self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
-        if call.n > 0 {
+        if !call.asks_model() {
             return Input::Permitted { call, attempt };
         }
-        match self.turn.candidates() {
+        match self.turn.candidates_of(call) {
             None => Input::Lost { call, attempt },
             Some(links) if links.is_empty() || chance.one_in(8) => {
                 Input::NoLease { call, attempt, skipped: nature::skipped(chance, &links, self.now.at) }

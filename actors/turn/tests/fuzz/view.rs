@@ -10,7 +10,7 @@ use crate::{
 
 /// Where a list of messages stands in the grammar that all providers demand: `(user (calls result+)* answer)*`.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Grammar {
+pub(in crate::turn::tests) enum Grammar {
     /// At the beginning, or behind an answer.
     #[default]
     Closed,
@@ -22,7 +22,7 @@ pub(super) enum Grammar {
 
 impl Grammar {
     /// One more message; an error if it must not stand here.
-    pub(super) fn take(&mut self, message: &Message) -> Result<(), String> {
+    pub(in crate::turn::tests) fn take(&mut self, message: &Message) -> Result<(), String> {
         *self = match (&*self, message) {
             (Self::Closed, Message::User(_)) => Self::Open,
             (Self::Open, Message::Assistant(said)) if said.calls.is_empty() => Self::Closed,
@@ -85,6 +85,10 @@ pub(super) struct Shown {
     said: Vec<Said>,
     told: Vec<Told>,
     requests: u64,
+    /// So many messages at the beginning of the view were shown before it became shorter.
+    reread: usize,
+    /// So many at its end have not been shown.
+    tail: std::cell::Cell<usize>,
 }
 
 /// What the `n`th message says.
@@ -118,7 +122,17 @@ impl Shown {
         let mut grammar = self.grammar.clone();
         tail.iter().try_for_each(|message| grammar.take(message))?;
         hold!(grammar.is_whole(), "the view ends within a step");
+        self.tail.set(tail.len().saturating_sub(self.reread));
         Ok(tail.into_iter().next_back())
+    }
+
+    /// The view has become shorter at its beginning; what was not shown yet is there as it was.
+    pub(super) fn compacted(&mut self, turn: &Turn) -> Result<(), String> {
+        let (view, _) = turn.render(Cursor::default());
+        let shown = view.len().checked_sub(self.tail.get());
+        self.reread = shown.ok_or_else(|| format!("{view:?} has less than was not shown yet"))?;
+        (self.cursor, self.grammar, self.sent) = (Cursor::default(), Grammar::default(), Vec::new());
+        Ok(())
     }
 
     /// All of the view is well formed and begins as what was sent.
@@ -143,13 +157,16 @@ impl Shown {
     pub(super) fn asked(&mut self, turn: &Turn, later: impl Fn(RunId) -> bool) -> Result<(), String> {
         let (tail, cursor) = turn.render(self.cursor);
         self.requests += 1;
-        for message in &tail {
+        for (n, message) in tail.iter().enumerate() {
             self.grammar.take(message)?;
+            if n < self.reread {
+                continue;
+            }
             self.read(message)?;
             self.read_results(message)?;
         }
         hold!(self.grammar.is_open(), "a model is asked behind {:?}", self.grammar);
-        self.cursor = cursor;
+        (self.cursor, self.reread) = (cursor, 0);
         self.sent.extend(tail);
         let left = self.said.iter().find(|said| said.read == Read::Not && !later(said.run));
         hold!(left.is_none(), "a request does not show {left:?}");

@@ -1,8 +1,11 @@
 //! Whoever reads a journal as it grows and minds every promise: a second opinion on what records mean. Each record costs
 //! the same, however long the journal is.
 
+mod summaries;
+
 use std::sync::Arc;
 
+use self::summaries::Summaries;
 use super::{
     calls::Calls,
     family::{Family, ONE_CHILD},
@@ -36,6 +39,7 @@ pub(super) struct Watch {
     /// Attempts whose answers may still come, and what is booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
     calls: Calls,
+    summaries: Summaries,
     pub(super) family: Family,
     pub(super) shown: Shown,
     money: Money,
@@ -119,6 +123,13 @@ impl Watch {
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
+            Body::ContextCompacted(compacted) => {
+                hold!(self.asked.is_none(), "{compacted:?} while {:?}", self.asked);
+                self.compacted(compacted, turn)?;
+            }
+            Body::SummaryStarted(started) => self.summary_started(started, self.seq)?,
+            Body::SummaryAnswered(answered) => self.summary_answered(answered)?,
+            Body::SummaryFailed(failed) => self.summary_failed(failed)?,
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
                 self.family.ended(ended)?;
@@ -199,7 +210,7 @@ impl Watch {
     }
 
     fn exhausted(&mut self, exhausted: &RunExhausted) -> Result<(), String> {
-        hold!(self.asked.is_none(), "{exhausted:?} while a model is asked");
+        hold!(self.asked.is_none() && self.summaries.is_idle(), "{exhausted:?} while a model is asked");
         let run = self.running(exhausted.run)?;
         hold!(run.state == State::Running, "{exhausted:?} while its run is being stopped");
         hold!(run.exhausted.is_none(), "{exhausted:?} again");
@@ -209,7 +220,7 @@ impl Watch {
     }
 
     fn ended(&mut self, ended: &RunEnded, turn: &Turn) -> Result<(), String> {
-        let (asked, finish) = (self.asked.is_some(), self.finish);
+        let (asked, finish) = (self.asked.is_some() || !self.summaries.is_idle(), self.finish);
         let run = self.run(ended.run)?;
         let was = std::mem::replace(&mut run.state, State::Ended);
         hold!(was != State::Ended, "{ended:?} again");
@@ -277,21 +288,26 @@ impl Watch {
         let failed = self.failed.take().filter(|(call, ..)| *call == started.call);
         if let Some((_, attempt, request)) = failed {
             hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
-            hold!(started.request == request, "a retry has another request");
+            let changed = self.summaries.changed;
+            hold!(changed || started.request == request, "a retry has another request");
         } else {
             hold!(started.attempt == 1, "{started:?} is the first attempt");
         }
-        if failed.is_some() || self.again {
+        let changed = std::mem::take(&mut self.summaries.changed);
+        let is_repeated = failed.is_some() || self.again;
+        if is_repeated && !changed {
             self.shown.asked_again(turn, started)?;
         } else {
             let later = |id| {
-                self.runs.iter().any(|run| {
-                    run.id == id && (run.state == State::Queued || is_grace && run.state == State::Running)
-                })
+                is_repeated
+                    || self.runs.iter().any(|run| {
+                        run.id == id
+                            && (run.state == State::Queued || is_grace && run.state == State::Running)
+                    })
             };
             self.shown.asked(turn, later)?;
         }
-        if failed.is_none() {
+        if failed.is_none() || changed {
             self.shown.note_postscript(turn);
         }
         self.asked = Some(started.clone());
@@ -324,10 +340,9 @@ impl Watch {
     fn answered(&mut self, answered: &ModelAnswered) -> Result<(), String> {
         let asked = self.take(answered.call, answered.attempt)?;
         (self.again, self.finish, self.failed) = (answered.is_asked_again(), Some(answered.finish), None);
-        let run = self.running(answered.call.run)?;
+        self.running(answered.call.run)?;
         if let Some(usage) = &answered.usage {
-            run.usage.add(usage);
-            run.held.excess += usage.total().saturating_sub(asked.reserved.tokens.unwrap_or(0));
+            self.used(answered.call.run, usage, &asked)?;
         }
         if !self.again {
             self.calls.proposed(answered.call, &answered.message);
@@ -340,7 +355,7 @@ impl Watch {
         let asked = self.take(failed.call, failed.attempt)?;
         self.failed = Some((failed.call, failed.attempt, asked.request));
         if billing(&failed.failure.class) == Billing::Everything {
-            self.cancelled.push((failed.call, failed.attempt, asked.reserved.tokens));
+            self.may_be_late(failed.call, failed.attempt, asked.reserved.tokens);
         }
         Ok(())
     }
@@ -436,6 +451,9 @@ impl Watch {
             self.calls.check(effect)?;
             let asked = self.asked.as_ref().map(|asked| (asked.call, asked.attempt));
             let fits = match *effect {
+                Effect::Ask { call, .. } | Effect::Seek { call, .. } if call.is_summary() => {
+                    self.summaries.fits(effect)
+                }
                 Effect::Ask { call, attempt } => asked == Some((call, attempt)),
                 Effect::Seek { call, .. } => call.n > 0 || asked.is_none(),
                 Effect::Run { .. }

@@ -230,7 +230,7 @@ impl World {
             }
             let input = match want {
                 Want::Lease { call, attempt } => {
-                    let links = draft.candidates().unwrap_or_default();
+                    let links = draft.candidates_of(call).unwrap_or_default();
                     match links.first() {
                         Some(link) if self.mood.room == 8 || !chance.one_in(16) => {
                             Input::Leased { call, attempt, model: link.model.clone() }
@@ -293,10 +293,12 @@ impl World {
                     Ground::Back(end) => Doing::Told(end),
                 }
             }
-            Effect::Ask { call, attempt } => match (self.take_grant(call, attempt), self.turn.asking()) {
-                (true, Some(started)) => Doing::Ask(Arc::clone(started)),
-                (_, _) => Doing::Lost,
-            },
+            Effect::Ask { call, attempt } => {
+                match (self.take_grant(call, attempt), self.turn.started_of(call)) {
+                    (true, Some(started)) => Doing::Ask(Arc::clone(started)),
+                    (_, _) => Doing::Lost,
+                }
+            }
             Effect::Run { call, attempt } if self.take_grant(call, attempt) => {
                 let leaves = self.watch.leaves(call);
                 self.outside.begin(

@@ -163,6 +163,10 @@ impl Look<'_, '_> {
             }
             Body::SessionRevived(_)
             | Body::RunStopping(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
             | Body::ModelStarted(_)
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)

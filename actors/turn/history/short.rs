@@ -1,0 +1,243 @@
+//! What makes a conversation shorter: which part of it may go, and what it looks like without that part. A call and its
+//! result are one step, so they go together.
+
+use std::sync::Arc;
+
+use super::{End, History, Round, Step, beginning, behind};
+use crate::model::{CallEnd, Place};
+
+/// Results of old calls that are longer are left out first, in bytes.
+const LONG_RESULT: usize = 600;
+
+/// What stays as it is at the end, at most; the present request and the last step always do.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::turn) struct Keep {
+    /// Messages.
+    pub(in crate::turn) messages: u32,
+    /// Bytes.
+    pub(in crate::turn) bytes: usize,
+}
+
+impl Keep {
+    /// Only what always stays.
+    pub(in crate::turn) const LEAST: Self = Self { messages: 0, bytes: 0 };
+}
+
+impl History {
+    /// Up to where the conversation may go, if so much is kept of its end; `None` if nothing would go.
+    pub(in crate::turn) fn cut(&self, keep: Keep) -> Option<Place> {
+        let (mut messages, mut bytes) = (0u32, 0usize);
+        let mut fits = |more: (u32, usize)| {
+            messages = messages.saturating_add(more.0);
+            bytes = bytes.saturating_add(more.1);
+            messages <= keep.messages && bytes <= keep.bytes
+        };
+        let last = self.rounds.len().checked_sub(1)?;
+        let round = &self.rounds[last];
+        let place = |round: usize, step: usize| Place { round: number(round), step: number(step) };
+        for (n, step) in round.steps.iter().enumerate().rev() {
+            let is_last = n + 1 == round.steps.len();
+            if !fits(step.size()) && !is_last {
+                return Some(self.absolute(place(last, n + 1)));
+            }
+        }
+        for (n, round) in self.rounds.iter().enumerate().take(last).rev() {
+            if !fits(round.size()) {
+                return Some(self.absolute(place(n + 1, 0)));
+            }
+        }
+        None
+    }
+
+    /// A place counted from what is left, counted from the beginning.
+    fn absolute(&self, Place { round, step }: Place) -> Place {
+        let before = if round == 0 { self.gone.step } else { 0 };
+        Place { round: self.gone.round + round, step: before + step }
+    }
+
+    /// Whole rounds to leave out, and steps of the next one; `None` if the place is not in what is left.
+    fn relative(&self, to: Place) -> Option<(usize, usize)> {
+        let round = to.round.checked_sub(self.gone.round)?;
+        let step = if round == 0 { to.step.checked_sub(self.gone.step)? } else { to.step };
+        let (round, step) = (round as usize, step as usize);
+        (step <= self.rounds.get(round)?.steps.len()).then_some((round, step))
+    }
+
+    /// Leaves out all that lies before a place; `before` stands for it.
+    pub(in crate::turn) fn shorten(&mut self, to: Place, before: Arc<str>) {
+        let Some((rounds, steps)) = self.relative(to) else { return };
+        if rounds > 0 && self.first.is_none() {
+            self.first = self.rounds.front().map(|round| Arc::clone(&round.user.text));
+        }
+        self.rounds = self.rounds.skip(rounds);
+        if let Some(round) = self.rounds.front_mut() {
+            round.steps = round.steps.skip(steps);
+            round.before = Some(before);
+        }
+        self.gone = to;
+        self.recount();
+    }
+
+    /// Leaves out the long results of calls before a place.
+    pub(in crate::turn) fn elide(&mut self, to: Place) {
+        let Some((rounds, steps)) = self.relative(to) else { return };
+        for (n, round) in self.rounds.iter_mut().enumerate().take(rounds + 1) {
+            let steps = if n < rounds { round.steps.len() } else { steps };
+            for step in round.steps.iter_mut().take(steps).filter(|step| step.elidable() > 0) {
+                Arc::make_mut(step).elide();
+            }
+        }
+        self.recount();
+    }
+
+    /// How many bytes `elide` would save.
+    pub(in crate::turn) fn elidable(&self, to: Place) -> usize {
+        let Some((rounds, steps)) = self.relative(to) else { return 0 };
+        let of = |round: &Round, steps: usize| -> usize {
+            round.steps.iter().take(steps).map(|step| step.elidable()).sum()
+        };
+        let rounds = self.rounds.iter().enumerate().take(rounds + 1).map(|(n, round)| {
+            let steps = if n < rounds { round.steps.len() } else { steps };
+            of(round, steps)
+        });
+        rounds.sum()
+    }
+
+    /// What the user said first of all, if it is not there any more when all before a place is left out.
+    pub(in crate::turn) fn first_request(&self, to: Place) -> Option<&str> {
+        match &self.first {
+            Some(first) => Some(first),
+            None if to.round > 0 => self.rounds.front().map(|round| &*round.user.text),
+            None => None,
+        }
+    }
+
+    /// The bytes of the present request with what stands before it, and of the last step.
+    pub(in crate::turn) fn least(&self) -> (usize, usize) {
+        let Some(round) = self.rounds.last() else { return (0, 0) };
+        (round.request(), round.steps.last().map_or(0, |step| step.size().1))
+    }
+
+    /// The steps that lie from a place on, with what the user said at the beginning of a round.
+    pub(super) fn told_from(&self, from: Place) -> impl Iterator<Item = (Place, Part<'_>)> {
+        let (rounds, steps) = self.relative(from).unwrap_or((self.rounds.len(), 0));
+        behind(&self.rounds, rounds)
+            .into_iter()
+            .zip(rounds..)
+            .flat_map(move |(round, n)| {
+                let seen = if n == rounds { steps } else { 0 };
+                let at = move |step: usize| Place { round: number(n), step: number(step) };
+                let user = (seen == 0).then_some((at(0), Part::User(round)));
+                let steps = round.steps.iter().enumerate().skip(seen);
+                let steps = steps.map(move |(n, step)| (at(n + 1), Part::Step(step)));
+                let next = Place { round: number(n + 1), step: 0 };
+                let end = round.end.as_ref().map(|end| (next, Part::End(end)));
+                user.into_iter().chain(steps).chain(end)
+            })
+            .map(|(place, part)| (self.absolute(place), part))
+    }
+
+    fn recount(&mut self) {
+        (self.bytes, self.hash) = (0, beginning());
+        self.generation += 1;
+        let rounds = self.rounds.clone();
+        for round in &rounds {
+            self.count_user(round);
+            self.count_notes(&[round.before.as_deref(), round.note.0.as_deref()]);
+            for step in &round.steps {
+                self.count_step(step);
+                self.count_notes(&[step.note.0.as_deref()]);
+            }
+            if let Some(End::Answer(message) | End::Closed(message)) = &round.end {
+                self.count_answer(message);
+            }
+        }
+    }
+
+    fn count_notes(&mut self, notes: &[Option<&str>]) {
+        for note in notes.iter().flatten() {
+            self.count(&[b"note", note.as_bytes()]);
+        }
+    }
+}
+
+/// A part of a conversation.
+pub(super) enum Part<'a> {
+    User(&'a Round),
+    Step(&'a Arc<Step>),
+    End(&'a End),
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+impl Round {
+    /// The bytes of the user's message.
+    fn request(&self) -> usize {
+        let notes = [self.before.as_deref(), self.note.0.as_deref()];
+        self.user.text.len()
+            + self.user.images.len() * super::IMAGE_BYTES
+            + notes.iter().flatten().map(|note| note.len()).sum::<usize>()
+    }
+
+    /// Its messages and their bytes.
+    fn size(&self) -> (u32, usize) {
+        let end = match &self.end {
+            Some(End::Answer(message) | End::Closed(message)) => message.text.len() + message.reasoning.len(),
+            None => 0,
+        };
+        let steps = self.steps.iter().map(|step| step.size());
+        steps.fold((2, self.request() + end), |(n, bytes), (more, size)| (n + more, bytes + size))
+    }
+}
+
+impl Step {
+    /// Its messages and their bytes.
+    fn size(&self) -> (u32, usize) {
+        let calls = self.answer.calls.iter().map(|call| call.name.len() + call.arguments.len());
+        let opaque = self.answer.opaque.iter().flat_map(|opaque| &opaque.parts);
+        let results = self
+            .results
+            .iter()
+            .map(|result| result.end.content.len() + result.end.images.len() * super::IMAGE_BYTES);
+        let bytes = self.answer.text.len()
+            + self.answer.reasoning.len()
+            + calls.sum::<usize>()
+            + opaque.map(|part| part.to_string().len()).sum::<usize>()
+            + results.sum::<usize>()
+            + self.note.0.as_deref().map_or(0, str::len);
+        (number(1 + self.results.len()), bytes)
+    }
+
+    fn elidable(&self) -> usize {
+        let long = self.results.iter().filter_map(|result| elided(&result.end).map(|end| (result, end)));
+        let saved = |(result, end): (&super::CallResult, CallEnd)| {
+            let images = result.end.images.len() * super::IMAGE_BYTES;
+            (result.end.content.len() + images).saturating_sub(end.content.len())
+        };
+        long.map(saved).sum()
+    }
+
+    fn elide(&mut self) {
+        for result in &mut self.results {
+            if let Some(end) = elided(&result.end) {
+                result.end = Arc::new(end);
+            }
+        }
+    }
+}
+
+/// What stands for a long result; `None` if it is not long.
+fn elided(end: &CallEnd) -> Option<CallEnd> {
+    if end.content.len() <= LONG_RESULT && end.images.is_empty() {
+        return None;
+    }
+    let handle = end.artifact.as_ref().map(|artifact| format!("; all of it: artifact {}", artifact.handle));
+    let content = format!(
+        "[{} bytes of an old result were left out to save room{}]",
+        end.content.len(),
+        handle.unwrap_or_default()
+    );
+    Some(CallEnd { content, images: Vec::new(), ..end.clone() })
+}

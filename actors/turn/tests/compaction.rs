@@ -1,0 +1,289 @@
+//! A long task on a small window, with summarisers of all kinds.
+
+use super::*;
+use crate::{
+    model::{Answer, Body, CallEnd, Cause, Compression, Ended, ModelTraits, Outcome, Rung, Unusable},
+    turn::{Effect, limits, run::Phase, tests::fuzz::Grammar},
+};
+
+const WINDOW: u64 = 32_768;
+const GOAL: &str = "Find the keel of the ship; the harbour is Ostend and the key is 4711.";
+
+/// What the summariser does when it is asked for the n-th time, from 1.
+#[derive(Debug, Clone, Copy)]
+enum Summariser {
+    Good,
+    FailsEverySecond,
+    Silent,
+    Verbose,
+    TimesOut,
+    Nobody,
+}
+
+/// A run whose model makes calls of this length, and what came of it.
+struct Task {
+    driver: Driver,
+    summariser: Summariser,
+    result: usize,
+    /// How many iterations go by before a summary is there.
+    slow: u32,
+    asked: u32,
+    waiting: u32,
+}
+
+impl Task {
+    fn new(summariser: Summariser, slow: u32, ahead: bool) -> Self {
+        let mut driver = Driver::new();
+        let chain = match summariser {
+            Summariser::Nobody => Vec::new(),
+            _ => vec!["s/small".parse().unwrap(), "p/m".parse().unwrap()],
+        };
+        let known = ModelTraits { window: Some(WINDOW), ..ModelTraits::default() };
+        let compression =
+            Compression { traits: vec![known; chain.len()], chain, trigger: 50, protect_last: 20, ahead };
+        driver.submit_with(1, GOAL, |spec| {
+            spec.traits = vec![known];
+            spec.schema_bytes = 4_000;
+            spec.limits.max_tokens = 4_096;
+            spec.compression = Some(Arc::new(compression));
+        });
+        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0 }
+    }
+
+    /// Lets the model make so many calls, then say its last word.
+    fn work(&mut self, iterations: u32) {
+        for iteration in 1..=iterations {
+            self.ask();
+            if !self.driver.turn.has_work() {
+                return;
+            }
+            let calls = usize::from(iteration < iterations);
+            self.driver.answer(calls, EffectClass::Idempotent);
+            for n in self.driver.permit_all() {
+                let content = format!("{iteration}: {}", "x".repeat(self.result));
+                let end = CallEnd::ok(content);
+                self.driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end });
+            }
+            self.driver.pass(10);
+        }
+    }
+
+    /// Goes on until the model is asked, and looks at what it is asked.
+    fn ask(&mut self) {
+        for _ in 0..100 {
+            let due = self.driver.turn.due(self.driver.now);
+            let Some(effect) = due.iter().find(|effect| !effect.is_timer()).copied() else {
+                if !self.driver.turn.has_work() {
+                    return;
+                }
+                self.driver.pass(1_000);
+                self.driver.feed(&Input::Woke);
+                continue;
+            };
+            if let Some(summary) =
+                due.iter().find(|due| matches!(due, Effect::Ask { call, .. } if call.is_summary()))
+            {
+                self.waiting += 1;
+                let must = !due.iter().any(|due| matches!(due, Effect::Seek { call, .. } if call.n == 0));
+                if must || self.waiting > self.slow {
+                    self.summarise(*summary);
+                    continue;
+                }
+            }
+            match effect {
+                Effect::Seek { call, attempt } => {
+                    let candidates = self.driver.turn.candidates_of(call).unwrap();
+                    let model = candidates[0].model.clone();
+                    self.driver.feed(&Input::Leased { call, attempt, model });
+                }
+                Effect::Ask { call, .. } if call.is_summary() => {
+                    let main = due.iter().find_map(|due| match due {
+                        Effect::Seek { call, attempt } if call.n == 0 => Some((*call, *attempt)),
+                        _ => None,
+                    });
+                    let (call, attempt) = main.unwrap();
+                    self.driver.lease(call, attempt);
+                }
+                Effect::Ask { .. } => return self.look(),
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("nobody is asked: {:?}", self.driver.turn.due(self.driver.now));
+    }
+
+    fn summarise(&mut self, effect: Effect) {
+        let Effect::Ask { call, attempt } = effect else { unreachable!() };
+        (self.waiting, self.asked) = (0, self.asked + 1);
+        let request = self.driver.turn.summary_request().unwrap();
+        let size = limits::tokens_of(request.text.len() as u64) + request.started.max_tokens;
+        assert!(size <= WINDOW, "a request for a summary of {size} tokens");
+        assert_eq!((request.started.call, request.started.attempt), (call, attempt));
+        let notes = "Goal: the keel. Progress: so far so good.".to_owned();
+        let text = match self.summariser {
+            Summariser::FailsEverySecond if self.asked % 2 == 0 => Err(FailureClass::Server),
+            Summariser::TimesOut => Err(FailureClass::Timeout { which: crate::model::Deadline::Call }),
+            Summariser::Silent => Ok("  ".to_owned()),
+            Summariser::Verbose => Ok(format!("{}{}", request.text, "y".repeat(20_000))),
+            Summariser::Good | Summariser::FailsEverySecond | Summariser::Nobody => Ok(notes),
+        };
+        self.driver.pass(3_000);
+        let input = match text {
+            Ok(text) => {
+                let message = AssistantMessage { text, ..AssistantMessage::default() };
+                let usage = Some(Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() });
+                let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
+                Input::Answered { started: request.started, answer, plans: Arc::new([]) }
+            }
+            Err(class) => {
+                let (failure, outlook) = (Failure::new(class, "x"), Outlook::default());
+                Input::ModelFailed { call, attempt, failure, outlook }
+            }
+        };
+        self.driver.feed(&input);
+    }
+
+    /// No request is over the window, none has an orphan, and all have the goal.
+    fn look(&self) {
+        let turn = &self.driver.turn;
+        let Phase::Running(run) = &turn.phase else { panic!("nothing runs") };
+        let input = limits::tokens_of(limits::request_bytes(run, turn) as u64);
+        let started = turn.asking().unwrap();
+        assert!(input + started.max_tokens <= WINDOW, "{input} + {} tokens", started.max_tokens);
+        let (messages, _) = turn.render(Cursor::default());
+        let mut grammar = Grammar::default();
+        messages.iter().for_each(|message| grammar.take(message).unwrap());
+        assert!(content(&messages[0]).contains(GOAL), "the goal is gone");
+    }
+
+    fn compactions(&self) -> Vec<(Rung, u64, u64)> {
+        let bodies = self.driver.records.iter().map(|record| &record.body);
+        bodies
+            .filter_map(|body| match body {
+                Body::ContextCompacted(compacted) => Some((compacted.by, compacted.before, compacted.after)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        let bodies = self.driver.records.iter().rev().map(|record| &record.body);
+        let mut ends = bodies.filter_map(|body| match body {
+            Body::RunEnded(ended) => Some(ended.ended.clone()),
+            _ => None,
+        });
+        ends.next()
+    }
+}
+
+/// A task of 300 iterations completes; these rungs are what brought it there.
+#[track_caller]
+fn check(summariser: Summariser, (slow, ahead): (u32, bool), rungs: &[Rung]) {
+    let mut task = Task::new(summariser, slow, ahead);
+    task.work(300);
+    assert_eq!(task.ended().map(|ended| ended.outcome), Some(Outcome::Completed));
+    let compactions = task.compactions();
+    let mut used: Vec<Rung> = Vec::new();
+    for (by, before, after) in &compactions {
+        assert!(*after <= WINDOW / 4, "{by:?}: {before} -> {after}");
+        if !used.contains(by) {
+            used.push(*by);
+        }
+    }
+    used.sort_by_key(|rung| rung.name());
+    assert_eq!(used, rungs, "{compactions:?}");
+    let again = {
+        let mut again = Task { driver: task.driver.clone(), ..Task::new(summariser, slow, ahead) };
+        again.driver.crash();
+        again.driver.turn
+    };
+    assert_eq!(again.history.hash(), task.driver.turn.history.hash(), "a replay sees another view");
+}
+
+#[test]
+fn a_long_task_completes_on_a_small_window() {
+    let (elided, summarised, dropped) = (Rung::Elided, Rung::Summarised, Rung::Dropped);
+    check(Summariser::Good, (0, false), &[elided, summarised]);
+    check(Summariser::Good, (3, true), &[elided, summarised]);
+    check(Summariser::FailsEverySecond, (0, false), &[elided, summarised]);
+    check(Summariser::FailsEverySecond, (2, true), &[elided, summarised]);
+    check(Summariser::Silent, (0, false), &[dropped, elided]);
+    check(Summariser::Verbose, (1, true), &[dropped, elided]);
+    check(Summariser::TimesOut, (0, false), &[dropped, elided]);
+    check(Summariser::Nobody, (0, true), &[dropped, elided]);
+}
+
+#[test]
+fn a_summary_that_is_none_is_asked_for_elsewhere_and_then_not_any_more() {
+    let mut task = Task::new(Summariser::Silent, 0, false);
+    task.work(500);
+    let unusable: Vec<_> = task
+        .driver
+        .records
+        .iter()
+        .filter_map(|record| match &record.body {
+            Body::SummaryAnswered(answered) => Some((answered.unusable, answered.fallback)),
+            _ => None,
+        })
+        .collect();
+    let empty = Some(Unusable::Empty);
+    assert_eq!(unusable[..4], [(empty, None), (empty, Some(1)), (empty, None), (empty, Some(2))]);
+}
+
+#[test]
+fn what_cannot_be_made_shorter_ends_the_run_before_it_is_asked() {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.driver.submit_with(2, &"long ".repeat(40_000), |_| {});
+    task.work(1);
+    let driver = task.driver;
+    let ended = driver.records.iter().rev().find_map(|record| match &record.body {
+        Body::RunEnded(ended) => Some(ended.clone()),
+        _ => None,
+    });
+    let ended = ended.unwrap();
+    assert_eq!((ended.run, ended.ended.outcome), (run(2), Outcome::Failed));
+    let Some(Cause::Irreducible { parts }) = ended.ended.cause else { panic!("{:?}", ended.ended) };
+    assert!(parts.request >= 50_000 && parts.limit < WINDOW && parts.tools == 1_000, "{parts:?}");
+    let asked = driver
+        .records
+        .iter()
+        .filter(|record| matches!(&record.body, Body::ModelStarted(started) if started.call.run == run(2)));
+    assert_eq!(asked.count(), 0);
+}
+
+/// A model whose window nobody knows refuses the request, and says what its window is or does not.
+#[track_caller]
+fn check_refused(limit: Option<u64>) {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
+    task.driver.submit_with(2, GOAL, |spec| {
+        spec.traits = Vec::new();
+        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
+        compression.traits = Vec::new();
+        spec.compression = Some(Arc::new(compression));
+    });
+    let driver = &mut task.driver;
+    for iteration in 1..=30 {
+        driver.lease(model(2, iteration), 1);
+        driver.answer(1, EffectClass::Idempotent);
+        driver.permit_all();
+        let end = CallEnd::ok("x".repeat(1_800));
+        driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
+    }
+    driver.lease(model(2, 31), 1);
+    let size = |task: &Task| {
+        let Phase::Running(run) = &task.driver.turn.phase else { panic!("it ended: {:?}", task.ended()) };
+        limits::tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+    };
+    driver.fail(FailureClass::ContextTooLong { limit });
+    let before = 30 * 1_800 / 4;
+    task.ask();
+    assert!(size(&task) < limit.unwrap_or(before) / 2, "{} tokens", size(&task));
+    task.driver.answer(0, EffectClass::Once);
+    assert_eq!(task.ended().map(|ended| ended.outcome), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_request_that_is_refused_for_its_length_is_made_shorter() {
+    check_refused(Some(12_000));
+    check_refused(None);
+}

@@ -1,0 +1,123 @@
+//! The view that becomes shorter, and the calls for summaries beside those of the run.
+
+use std::sync::Arc;
+
+use super::{State, Watch};
+use crate::{
+    model::{
+        Amounts, Attempt, CallId, ContextCompacted, ModelFailed, ModelStarted, RunId, RunSpec, Seq,
+        SummaryAnswered, SummaryStarted, Usage,
+    },
+    policy::{Billing, billing},
+    turn::{Effect, Turn, tests::fuzz::hold},
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Summaries {
+    /// The attempt under way.
+    asked: Option<Arc<ModelStarted>>,
+    /// Whether the view has changed since a model was asked.
+    pub(super) changed: bool,
+}
+
+impl Summaries {
+    pub(super) const fn is_idle(&self) -> bool {
+        self.asked.is_none()
+    }
+
+    /// Whether an effect that asks a model fits what is under way.
+    pub(super) fn fits(&self, effect: &Effect) -> bool {
+        match *effect {
+            Effect::Ask { call, attempt } => {
+                self.asked.as_ref().is_some_and(|asked| (asked.call, asked.attempt) == (call, attempt))
+            }
+            Effect::Seek { .. } => self.asked.is_none(),
+            Effect::Run { .. }
+            | Effect::End { .. }
+            | Effect::Await { .. }
+            | Effect::WakeAt(_)
+            | Effect::WakeAtActive(_) => false,
+        }
+    }
+}
+
+impl Watch {
+    pub(super) fn summary_started(&mut self, started: &SummaryStarted, seq: Seq) -> Result<(), String> {
+        let asked = &started.asked;
+        hold!(self.summaries.is_idle(), "{started:?} while {:?}", self.summaries);
+        hold!(asked.view + 1 == seq, "{started:?} is record {seq}");
+        hold!(asked.reserved.iterations.is_none(), "{started:?} costs an iteration");
+        hold!(asked.reserved.tokens > Some(asked.max_tokens), "{started:?} reserves too little");
+        let compression = self.open_spec(asked.call.run)?.compression.clone();
+        let may_be = compression.is_some_and(|compression| compression.chain.contains(&asked.model));
+        hold!(may_be, "{started:?} asks somebody else");
+        self.hold_for(asked.call.run, &asked.reserved)?;
+        self.summaries.asked = Some(Arc::clone(asked));
+        Ok(())
+    }
+
+    fn take_summary(&mut self, call: CallId, attempt: Attempt) -> Result<Arc<ModelStarted>, String> {
+        let asked = self.summaries.asked.take_if(|asked| (asked.call, asked.attempt) == (call, attempt));
+        let asked = asked.ok_or_else(|| format!("{call} attempt {attempt} is not under way"))?;
+        self.give_back_for(call.run, &asked.reserved)?;
+        Ok(asked)
+    }
+
+    pub(super) fn summary_answered(&mut self, answered: &SummaryAnswered) -> Result<(), String> {
+        let asked = self.take_summary(answered.call, answered.attempt)?;
+        hold!(answered.unusable.is_some() == answered.text.is_empty(), "{answered:?}");
+        if let Some(usage) = &answered.usage {
+            self.used(answered.call.run, usage, &asked)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn summary_failed(&mut self, failed: &ModelFailed) -> Result<(), String> {
+        // Where nobody can be asked, no attempt was under way.
+        if self.summaries.is_idle() {
+            hold!(failed.retry_at.is_none(), "{failed:?} of nothing");
+            return Ok(());
+        }
+        let asked = self.take_summary(failed.call, failed.attempt)?;
+        if billing(&failed.failure.class) == Billing::Everything {
+            self.may_be_late(failed.call, failed.attempt, asked.reserved.tokens);
+        }
+        Ok(())
+    }
+
+    pub(super) fn compacted(&mut self, compacted: &ContextCompacted, turn: &Turn) -> Result<(), String> {
+        hold!(compacted.after < compacted.before, "{compacted:?} makes nothing shorter");
+        hold!(self.summaries.is_idle(), "{compacted:?} while {:?}", self.summaries);
+        self.summaries.changed = true;
+        self.shown.compacted(turn)
+    }
+
+    fn open_spec(&mut self, run: RunId) -> Result<&Arc<RunSpec>, String> {
+        let run = self.running(run)?;
+        hold!(run.state == State::Running && run.exhausted.is_none(), "{run:?} wants a summary");
+        Ok(&run.spec)
+    }
+
+    fn hold_for(&mut self, run: RunId, amounts: &Amounts) -> Result<(), String> {
+        self.running(run)?.held.reserve(amounts);
+        Ok(())
+    }
+
+    fn give_back_for(&mut self, run: RunId, amounts: &Amounts) -> Result<(), String> {
+        self.running(run)?.held.give_back(amounts);
+        Ok(())
+    }
+
+    pub(super) fn used(&mut self, run: RunId, usage: &Usage, asked: &ModelStarted) -> Result<(), String> {
+        let run = self.running(run)?;
+        run.usage.add(usage);
+        run.held.excess += usage.total().saturating_sub(asked.reserved.tokens.unwrap_or(0));
+        Ok(())
+    }
+
+    /// What was booked for an attempt may still be told.
+    pub(super) fn may_be_late(&mut self, call: CallId, attempt: Attempt, booked: Option<u64>) {
+        self.cancelled.push((call, attempt, booked));
+    }
+}
