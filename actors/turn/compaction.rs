@@ -23,8 +23,10 @@ use crate::{
 
 /// Of the window this is left free for what is needed to compress it, in tokens; at most a quarter of it.
 const RESERVE: u64 = 20_000;
-/// A summary has so many tokens at least and at most; between them a sixteenth of the window.
-const SUMMARY: (u64, u64) = (512, 8_192);
+/// A summary has a sixteenth of the window, and so many tokens at most.
+const SUMMARY: u64 = 8_192;
+/// Bytes of what stands around a summary.
+const AROUND: usize = 500;
 /// Bytes of the first request of a conversation that stay when its round is gone.
 const FIRST: usize = 4_000;
 
@@ -165,7 +167,7 @@ impl Turn {
         Some(Room {
             trigger: bytes(trigger),
             hard: bytes(hard),
-            summary: (window / 16).clamp(SUMMARY.0, SUMMARY.1),
+            summary: (window / 16).min(SUMMARY),
             window: bytes(window),
         })
     }
@@ -197,9 +199,14 @@ impl Turn {
     /// Up to where the view may go.
     fn aim(&self, run: &Run, room: Room) -> Option<Place> {
         let messages = run.spec.compression.as_deref().map_or(0, |compression| compression.protect_last);
-        let fixed = limits::head_bytes(run, self) + self.history.least().0 + summary_bytes(room);
+        let fixed = limits::head_bytes(run, self) + self.history.least().0 + summary_bytes(room) + FIRST / 2;
         let bytes = room.target().saturating_sub(fixed).min(room.window / 5).max(room.target() / 8);
-        self.history.cut(Keep { messages, bytes }).or_else(|| self.history.cut(Keep::LEAST))
+        let is_worth_it = |to: &Place| {
+            let first = self.history.first_request(*to).map_or(0, |first| first.len().min(FIRST));
+            self.history.bytes_before(*to) > AROUND + first + 2 * summary_bytes(room)
+        };
+        let keeps = [Keep { messages, bytes }, Keep::LEAST];
+        keeps.into_iter().filter_map(|keep| self.history.cut(keep)).find(is_worth_it)
     }
 
     /// What a request that cannot be made shorter consists of.
@@ -352,9 +359,9 @@ impl Turn {
     }
 }
 
-/// The bytes that stand for what is gone, at most.
+/// The bytes that a summary should have at most; one with more than twice as many is none.
 fn summary_bytes(room: Room) -> usize {
-    usize::try_from(limits::bytes(room.summary)).unwrap_or(usize::MAX).saturating_add(FIRST / 2)
+    usize::try_from(limits::bytes(room.summary)).unwrap_or(usize::MAX)
 }
 
 /// What the model reads in place of what was left out.

@@ -103,6 +103,17 @@ impl History {
         rounds.sum()
     }
 
+    /// The bytes that are gone when all before a place is left out.
+    pub(in crate::turn) fn bytes_before(&self, to: Place) -> usize {
+        let Some((rounds, steps)) = self.relative(to) else { return 0 };
+        let whole: usize = self.rounds.iter().take(rounds).map(|round| round.size().1).sum();
+        let part = self.rounds.get(rounds).map_or(0, |round| {
+            let before = round.before.as_deref().map_or(0, str::len);
+            before + round.steps.iter().take(steps).map(|step| step.size().1).sum::<usize>()
+        });
+        whole + part
+    }
+
     /// What the user said first of all, if it is not there any more when all before a place is left out.
     pub(in crate::turn) fn first_request(&self, to: Place) -> Option<&str> {
         match &self.first {

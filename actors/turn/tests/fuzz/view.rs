@@ -129,8 +129,16 @@ impl Shown {
     /// The view has become shorter at its beginning; what was not shown yet is there as it was.
     pub(super) fn compacted(&mut self, turn: &Turn) -> Result<(), String> {
         let (view, _) = turn.render(Cursor::default());
-        let shown = view.len().checked_sub(self.tail.get());
-        self.reread = shown.ok_or_else(|| format!("{view:?} has less than was not shown yet"))?;
+        self.reread = view.len().saturating_sub(self.tail.get());
+        // What was said to a run that ended before it was asked may be gone with that.
+        let current = turn.current().map(|(run, _)| run);
+        for said in self.said.iter_mut().filter(|said| said.read == Read::Not && Some(said.run) != current) {
+            let is_unread = turn.steering.is_unread(|message| message.next == said.next);
+            let mut texts = view.iter().map(super::super::content);
+            if !is_unread && !texts.any(|text| text.contains(&format!("<user_message_{}>", said.next))) {
+                said.read = Read::Never;
+            }
+        }
         (self.cursor, self.grammar, self.sent) = (Cursor::default(), Grammar::default(), Vec::new());
         Ok(())
     }
