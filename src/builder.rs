@@ -7,12 +7,13 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime,
     model::{ModelRef, PoolStrategy, RateLimits},
-    port::Tool,
+    port::{ContextEngine, FixedPrompt, Tool},
 };
 
 use crate::{
     config::Config,
     daemon::{self, Parts, StartError},
+    prompt::LayeredPrompt,
     provider::{Cache, Credential, Deadlines, HttpProvider, ProviderConfig},
     secret::Secret,
     store::redb::Durability,
@@ -91,7 +92,10 @@ impl Builder {
         let config = Config::load(&[], &BTreeMap::new())?;
         let mut spec = crate::spec::spec(&config, vec![first], None, &workspace);
         spec.tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let prompt = self.prompt.unwrap_or_else(|| crate::spec::prompt(&workspace).into());
+        let prompt: Arc<dyn ContextEngine> = match self.prompt {
+            Some(prompt) => Arc::new(FixedPrompt(prompt)),
+            None => Arc::new(LayeredPrompt::new(&config, &state)),
+        };
         let mut providers = Vec::new();
         let calls = usize::try_from(config.provider_defaults.calls.0).unwrap_or(usize::MAX);
         for (model, config) in self.models {

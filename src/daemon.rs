@@ -313,6 +313,7 @@ pub async fn start(
     let tools = tool::builtin(tool::Settings {
         shell_timeout: config.tools.shell.timeout.0,
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
+        skills: spec::skills(config, &state),
     });
     let runtime = runtime(Parts {
         journal,

@@ -17,6 +17,7 @@ mod files;
 pub mod models;
 pub mod ollama;
 pub mod process;
+pub mod prompt;
 pub mod provider;
 pub mod rehearsal;
 pub mod secret;

@@ -6,18 +6,16 @@ use hermod_actors::{
     DELEGATE_TASK,
     model::{
         Amounts, BreakerPolicy, Compression, Delegation, Doubt, Hash, Limits, ModelRef, ModelTraits,
-        RetryAttempts, RetryPolicy, RunSpec, Timestamp,
+        RetryAttempts, RetryPolicy, RunSpec,
     },
-    port::Clock,
 };
 
 use crate::{
     clock::{self, SystemClock},
     config::{self, Config, Work},
-    models, tool,
+    models,
+    tool::{self, SKILL_VIEW, skills::SkillFolders},
 };
-
-const IDENTITY: &str = include_str!("../config/prompts/identity.md");
 
 /// The spec of a run that asks for nothing special.
 pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
@@ -27,8 +25,13 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
     }
     let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
     let own = delegation.map(|_| DELEGATE_TASK);
-    let mut tools: Vec<String> =
-        tool::TOOLS.iter().map(|(name, _)| *name).chain(own).map(Into::into).collect();
+    let mut tools: Vec<String> = tool::TOOLS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| *name != SKILL_VIEW)
+        .chain(own)
+        .map(Into::into)
+        .collect();
     tools.sort_unstable();
     let main = chain.clone();
     let children = delegation.map(|_| config.delegation.max_live.0.into());
@@ -117,16 +120,22 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The system prompt of a session that is opened now.
-pub fn prompt(workspace: &Path) -> String {
-    compose(IDENTITY, workspace, SystemClock::default().at())
+/// Where skills are, besides the workspace.
+pub fn skills(config: &Config, state: &Path) -> SkillFolders {
+    SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
 }
 
-/// The day and not the time, so that the prompt of a session is the same all day.
-fn compose(identity: &str, workspace: &Path, now: Timestamp) -> String {
-    let time = clock::rfc3339(now);
-    let (day, _) = time.split_once('T').unwrap_or((&time, ""));
-    format!("{}\n\nWorkspace: {}\nDate: {day}\n", identity.trim_end(), workspace.display())
+/// Offers the tool that reads skills to the first run of a session, if there are any where it works.
+pub fn offer_skills(spec: &mut RunSpec, folders: &SkillFolders) {
+    if !folders.read(&spec.workspace).skills.is_empty() {
+        offer(spec, SKILL_VIEW);
+    }
+}
+
+/// Offers one more tool.
+pub(crate) fn offer(spec: &mut RunSpec, tool: &str) {
+    spec.tools.push(tool.to_owned());
+    spec.tools.sort_unstable();
 }
 
 #[cfg(test)]
@@ -160,8 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_ends_with_place_and_day() {
-        let prompt = compose("Be.\n", Path::new("/w"), Timestamp(1_700_000_000_123));
-        assert_eq!(prompt, "Be.\n\nWorkspace: /w\nDate: 2023-11-14\n");
+    fn skill_view_is_offered_where_there_are_skills() {
+        let (config, dir) = (Config::load(&[], &Variables::new()).unwrap(), tempfile::tempdir().unwrap());
+        let folders = skills(&config, &dir.path().join("state"));
+        let offered = || {
+            let mut spec = spec(&config, Vec::new(), None, dir.path());
+            offer_skills(&mut spec, &folders);
+            assert!(spec.tools.is_sorted());
+            spec.tools.iter().any(|tool| tool == SKILL_VIEW)
+        };
+        assert!(!offered());
+        let folder = dir.path().join("state/skills/pdf");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("SKILL.md"), "---\nname: pdf\ndescription: Reads PDFs.\n---\n").unwrap();
+        assert!(offered());
     }
 }

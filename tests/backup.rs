@@ -44,8 +44,7 @@ fn crowd(world: &World, mut steps: Value, texts: &[String]) {
         let journal = daemon::open(&state, Durability::Strict).unwrap();
         let mut endpoints = Endpoints::new(Vec::new(), state, config.provider_defaults);
         endpoints.offer(&spec, &Variables::new()).await.unwrap();
-        let daemon =
-            daemon::start(journal, endpoints, (&config, Defaults { spec, prompt: "".into() })).await.unwrap();
+        let daemon = daemon::start(journal, endpoints, (&config, Defaults::fixed(spec, ""))).await.unwrap();
         for text in texts {
             daemon.runtime.submit(RunRequest::new(text.as_str())).await.unwrap();
         }

@@ -354,7 +354,7 @@ fn crowd(world: &World, steps: &Value, count: usize) {
         let mut endpoints = Endpoints::new(Vec::new(), state.clone(), config.provider_defaults);
         endpoints.offer(&spec, &Variables::new()).await.unwrap();
         let journal = daemon::open(&state, Durability::Strict).unwrap();
-        let defaults = Defaults { spec, prompt: "".into() };
+        let defaults = Defaults::fixed(spec, "");
         let daemon = daemon::start(journal, endpoints, (&config, defaults)).await.unwrap();
         let submitted = (0..count).map(|_| daemon.runtime.submit(RunRequest::new("do it")));
         for accepted in futures::future::join_all(submitted).await {

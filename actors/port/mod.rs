@@ -3,6 +3,7 @@
 mod admit;
 mod artifacts;
 mod clock;
+mod context;
 mod journal;
 mod ledger;
 mod provider;
@@ -13,6 +14,7 @@ mod tool;
 pub use admit::{View, admit, fence};
 pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence, Shelf};
 pub use clock::Clock;
+pub use context::{ContextEngine, ContextError, FixedPrompt, Layer, Occasion, Prompt, tokens_of};
 pub use journal::{
     Append, Appended, Founded, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,
     Refusal, Rows, StoredRecord, Write, Written,

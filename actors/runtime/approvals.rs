@@ -42,8 +42,7 @@ impl Runtime {
         let session = self.row(call.run).await?.session;
         for _ in 0..TRIES {
             let input = Input::Decided { call, verdict };
-            let decide =
-                |reply| SessionsMsg::To(session, self.nothing_new(), SessionMsg::Decide(input, reply));
+            let decide = |reply| SessionsMsg::To(session, None, SessionMsg::Decide(input, reply));
             match self.ask(decide).await {
                 Some(true) => return self.row(call.run).await,
                 Some(false) => return Err(RunError::NotAsked(call)),
@@ -61,7 +60,7 @@ impl Runtime {
             let ((decided, on_decided), (rested, on_rest)) = (channel(), channel());
             let input = Input::Decided { call, verdict };
             let order = SessionMsg::DecideAtRest(input, decided.into(), rested.into());
-            self.cast(SessionsMsg::To(session, self.nothing_new(), order))?;
+            self.cast(SessionsMsg::To(session, None, order))?;
             match (on_decided.await, on_rest.await) {
                 (Ok(true), _) => return self.row(call.run).await,
                 (Ok(false), _) => return Err(RunError::NotAsked(call)),

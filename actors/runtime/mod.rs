@@ -4,6 +4,7 @@ mod approvals;
 mod narration;
 mod orders;
 mod pictures;
+mod prompt;
 mod raise;
 mod read;
 mod request;
@@ -26,7 +27,7 @@ use crate::{
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
     port::{Journal, Read, Space},
     session::{NotAccepted, SessionMsg},
-    supervisor::{Doors, NewSession, Parts, Root, RootMsg, SessionsMsg, Terminated},
+    supervisor::{Doors, Parts, Root, RootMsg, SessionsMsg, Terminated},
 };
 pub use approvals::{Question, questions};
 pub use orders::Steered;
@@ -151,8 +152,7 @@ impl Runtime {
                 return Ok(());
             }
             session = row.session;
-            let new = self.nothing_new();
-            let stop = |reply| SessionsMsg::To(session, new, SessionMsg::Stop(Some(run), reason, reply));
+            let stop = |reply| SessionsMsg::To(session, None, SessionMsg::Stop(Some(run), reason, reply));
             match self.ask(stop).await {
                 Some(()) => return Ok(()),
                 None => self.alive()?,
@@ -225,10 +225,6 @@ impl Runtime {
         let clock = &self.doors.wiring.clock;
         let ms = u64::try_from(clock.at().0).unwrap_or(0);
         ulid::Ulid::from_parts(ms, clock.random()).0
-    }
-
-    fn nothing_new(&self) -> Arc<NewSession> {
-        Arc::new(NewSession { key: "".into(), prompt: Arc::clone(&self.defaults.prompt) })
     }
 
     /// Asks the supervisor of sessions; `None` if whoever should answer died.

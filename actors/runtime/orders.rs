@@ -46,7 +46,7 @@ impl Runtime {
         for _ in 0..TRIES {
             // Said again to a session that died meanwhile, the message is known by its id, even if the run has ended.
             let input = Input::Steer { run, text: Arc::clone(&text), next };
-            let steer = |reply| SessionsMsg::To(session, self.nothing_new(), SessionMsg::Steer(input, reply));
+            let steer = |reply| SessionsMsg::To(session, None, SessionMsg::Steer(input, reply));
             match self.ask(steer).await {
                 Some(true) => return Ok(Steered { run, session, next }),
                 Some(false) => return Err(RunError::Ended(run)),
@@ -86,7 +86,7 @@ impl Runtime {
             session = row.session;
             let ((stopped, on_stop), (rested, on_rest)) = (channel(), channel());
             let order = SessionMsg::StopAtRest(run, reason, [stopped.into(), rested.into()]);
-            self.cast(SessionsMsg::To(session, self.nothing_new(), order))?;
+            self.cast(SessionsMsg::To(session, None, order))?;
             match (on_stop.await, on_rest.await) {
                 (Ok(()), Ok(())) => return Ok(()),
                 // A session that died on the way to the run's end is not revived for that by itself.

@@ -18,7 +18,7 @@ impl Runtime {
     pub async fn raise(&self, run: RunId, by: Raised) -> Result<RunRow, RunError> {
         let session = self.raisable(run).await?;
         let input = Input::Raise { run, by };
-        let raise = |reply| SessionsMsg::To(session, self.nothing_new(), SessionMsg::Raise(input, reply));
+        let raise = |reply| SessionsMsg::To(session, None, SessionMsg::Raise(input, reply));
         // It is not said again to a session that died meanwhile: twice raised is too much.
         let raised = self.ask(raise).await;
         self.answered(run, raised).await
@@ -30,7 +30,7 @@ impl Runtime {
         let session = self.raisable(run).await?;
         let ((raised, on_raised), (rested, on_rest)) = (channel(), channel());
         let order = SessionMsg::RaiseAtRest(Input::Raise { run, by }, raised.into(), rested.into());
-        self.cast(SessionsMsg::To(session, self.nothing_new(), order))?;
+        self.cast(SessionsMsg::To(session, None, order))?;
         let raised = on_raised.await.ok();
         if on_rest.await.is_err() {
             tracing::debug!(%session, "it died before it came to rest");

@@ -8,7 +8,7 @@ use crate::{
         Thinking, Timestamp, Usage,
     },
     policy::Said,
-    port::{Artifacts, Clock, Journal, Provider, ReadError, Space, Tool},
+    port::{Artifacts, Clock, ContextEngine, FixedPrompt, Journal, Provider, ReadError, Space, Tool},
     session::NotAccepted,
     supervisor::Terminated,
     turn::NotRaised,
@@ -48,8 +48,15 @@ pub struct World {
 pub struct Defaults {
     /// The spec of a run.
     pub spec: RunSpec,
-    /// The system prompt of a new session.
-    pub prompt: Arc<str>,
+    /// What builds the system prompt of a new session.
+    pub prompt: Arc<dyn ContextEngine>,
+}
+
+impl Defaults {
+    /// With the same system prompt for every session.
+    pub fn fixed(spec: RunSpec, prompt: impl Into<Arc<str>>) -> Self {
+        Self { spec, prompt: Arc::new(FixedPrompt(prompt.into())) }
+    }
 }
 
 /// A task for the runtime. What is left out is generated, built or taken from the defaults.
@@ -78,7 +85,7 @@ pub struct RunRequest {
     pub thinking: Option<Thinking>,
     /// With what else; the defaults if absent.
     pub spec: Option<RunSpec>,
-    /// The system prompt, if the session is new; the default if absent.
+    /// The system prompt, if the session is new; what the default builds if absent.
     pub prompt: Option<Arc<str>>,
     /// A repeated request with the same key gets the first one's run.
     pub idempotency_key: Option<Arc<str>>,

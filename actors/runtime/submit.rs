@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Dimension, RunId, RunSpec, SessionId},
+    model::{Dimension, RunId, RunSpec, SessionId, SessionRow},
     port::Read,
     runtime::{RunError, RunRequest, Runtime, SessionChoice, pictures},
     session::{Accepted, Caller, NotAccepted, SessionMsg},
@@ -15,6 +15,14 @@ use crate::{
 
 /// How often something is said again to a session that died before it answered; by then it has been given up.
 pub(super) const TRIES: usize = 5;
+
+/// Where a run goes.
+#[derive(Debug)]
+struct Place {
+    session: SessionId,
+    /// The key of a session that is not there yet.
+    begins_with: Option<Arc<str>>,
+}
 
 impl Runtime {
     /// Accepts a task: when this resolves with `Ok`, it is on disk and will come to an outcome.
@@ -41,27 +49,28 @@ impl Runtime {
             input: Arc::clone(&request.input),
             images,
             history: Arc::new(repaired.past),
-            spec,
+            spec: Arc::clone(&spec),
             key: request.idempotency_key.clone(),
         };
-        let prompt = request.prompt.as_ref().unwrap_or(&self.defaults().prompt);
-        self.hand_in(&request, input, (prompt, permit)).await
+        self.hand_in(&request, (run, &spec), input, permit).await
     }
 
     async fn hand_in(
         &self,
         request: &RunRequest,
+        (run, spec): (RunId, &RunSpec),
         input: Input,
-        (prompt, permit): (&Arc<str>, Arc<OwnedSemaphorePermit>),
+        permit: Arc<OwnedSemaphorePermit>,
     ) -> Result<Accepted, RunError> {
         let mut place = self.resolve(&request.session).await?;
-        let run = if let Input::Submitted { run, .. } = &input { Some(*run) } else { None };
+        let mut prompt = request.prompt.clone();
         for _ in 0..TRIES {
-            let (session, key) = place.clone();
-            if let Some(run) = run {
-                pictures::keep(&*self.doors.wiring.tools.artifacts, (session, run), &request.images).await?;
-            }
-            let new = Arc::new(NewSession { key, prompt: Arc::clone(prompt) });
+            let session = place.session;
+            let new = match &place.begins_with {
+                Some(key) => Some(self.begin(key, spec, &mut prompt).await?),
+                None => None,
+            };
+            pictures::keep(&*self.doors.wiring.tools.artifacts, (session, run), &request.images).await?;
             let (submitted, permit) = (input.clone(), Arc::clone(&permit));
             let answer = self
                 .ask(|reply| {
@@ -79,11 +88,27 @@ impl Runtime {
                     return first.ok_or(RunError::NotAccepted(error));
                 }
                 Some(Err(error)) => return Err(RunError::NotAccepted(error)),
+                // It died before it could say, or is not there any more: what was there is looked up again.
+                None if place.begins_with.is_none() => place = self.resolve(&request.session).await?,
                 // The session died before it could say. It is asked again: it knows the run if that is on disk.
                 None => self.alive()?,
             }
         }
-        Err(RunError::NotAccepted(NotAccepted::KeepsDying(place.0)))
+        Err(RunError::NotAccepted(NotAccepted::KeepsDying(place.session)))
+    }
+
+    /// What a new session begins with. Its prompt is built once, however often it is handed in.
+    async fn begin(
+        &self,
+        key: &Arc<str>,
+        spec: &RunSpec,
+        prompt: &mut Option<Arc<str>>,
+    ) -> Result<Arc<NewSession>, RunError> {
+        let built = match prompt {
+            Some(built) => Arc::clone(built),
+            None => self.build_prompt(spec).await?,
+        };
+        Ok(Arc::new(NewSession { key: Arc::clone(key), prompt: Arc::clone(prompt.insert(built)) }))
     }
 
     /// Leave to wait until a submission is on disk. Stops need none.
@@ -100,22 +125,23 @@ impl Runtime {
         shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(NotAccepted::NoRoom(shortage))))
     }
 
-    async fn resolve(&self, choice: &SessionChoice) -> Result<(SessionId, Arc<str>), RunError> {
+    async fn resolve(&self, choice: &SessionChoice) -> Result<Place, RunError> {
         self.alive()?;
+        let there = |row: &SessionRow| Place { session: row.id, begins_with: None };
+        let new = || SessionId::from_bits(self.ulid());
         match choice {
             SessionChoice::New => {
-                let id = SessionId::from_bits(self.ulid());
-                Ok((id, id.to_string().into()))
+                let session = new();
+                Ok(Place { session, begins_with: Some(session.to_string().into()) })
             }
             SessionChoice::Key(key) => {
                 let known = self.read_sessions(Read::SessionOfKey(Arc::clone(key))).await?;
-                let id = known.first().map_or_else(|| SessionId::from_bits(self.ulid()), |row| row.id);
-                Ok((id, Arc::clone(key)))
+                let begin = || Place { session: new(), begins_with: Some(Arc::clone(key)) };
+                Ok(known.first().map_or_else(begin, there))
             }
             SessionChoice::Id(id) => {
                 let known = self.read_sessions(Read::Session(*id)).await?;
-                let row = known.first().ok_or(RunError::NoSession(*id))?;
-                Ok((row.id, Arc::clone(&row.key)))
+                known.first().map(there).ok_or(RunError::NoSession(*id))
             }
         }
     }

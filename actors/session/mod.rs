@@ -27,7 +27,7 @@ use crate::{
     hub::Hub,
     model::{RunId, SessionId, Shortage, StopReason, Timestamp},
     persistence::{PersistenceMsg, Stored, Writing},
-    port::{Clock, Journal, JournalError},
+    port::{Clock, ContextError, Journal, JournalError},
     provider::{Lease, Leases},
     supervisor::{Address, ProvidersMsg, SessionsMsg},
     tool_executor::{ToolExecutorMsg, Tools},
@@ -210,6 +210,9 @@ pub enum NotAccepted {
         /// How many may wait.
         waiting: usize,
     },
+    /// The session would be new, and its system prompt cannot be built. Nothing was done.
+    #[error("the system prompt of a new session cannot be built: {0}")]
+    NoPrompt(ContextError),
     /// The disk has too little room. Nothing was done; runs that were accepted go on.
     #[error(transparent)]
     NoRoom(Shortage),

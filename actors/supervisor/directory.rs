@@ -225,6 +225,11 @@ impl Directory {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.reads = 0;
         entry.incarnation = Some(incarnation);
+        let is_nowhere = dormant.is_new() && entry.new.is_none();
+        // It was removed since it was looked up: whoever said something looks again.
+        if is_nowhere && !entry.place.take_waiting().is_empty() {
+            return self.forget(session);
+        }
         if let Some(error) = entry.died_of.take() {
             let standing = dormant.standing();
             if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {

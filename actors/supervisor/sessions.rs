@@ -22,8 +22,9 @@ const KILLED: &str = "killed";
 /// The messages of [`SessionSupervisor`].
 #[derive(Debug)]
 pub(crate) enum SessionsMsg {
-    /// For that session, which is opened if it is not live; `NewSession` is for one that does not exist.
-    To(SessionId, Arc<NewSession>, SessionMsg),
+    /// For that session, which is opened if it is not live, and begun with `NewSession` if it does not exist. Without that,
+    /// what is said to a session that does not exist is not answered.
+    To(SessionId, Option<Arc<NewSession>>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
     /// Something waits in the inbox of that session, which is opened if it is not live.
@@ -89,7 +90,7 @@ impl Actor for SessionSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SessionsMsg::To(session, new, message) => {
-                directory.deliver(session, Some(new), Some(message));
+                directory.deliver(session, new, Some(message));
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
             SessionsMsg::Ring(session) => directory.deliver(session, None, Some(SessionMsg::Rung)),

@@ -6,7 +6,7 @@ use crate::{
     model::SessionId,
     provider::ProviderMsg,
     session::SessionMsg,
-    supervisor::{Directory, NewSession, ProvidersMsg, RootMsg, SessionsMsg},
+    supervisor::{Directory, ProvidersMsg, RootMsg, SessionsMsg},
     tool_executor::ToolExecutorMsg,
 };
 
@@ -102,8 +102,7 @@ pub(super) async fn try_strike(runtime: &Runtime, part: Part, how: Strike) -> St
             Struck::Told
         }
         Part::Session(session) => {
-            let new = NewSession { key: "".into(), prompt: "".into() };
-            let message = SessionsMsg::To(session, new.into(), SessionMsg::Look(how.look()));
+            let message = SessionsMsg::To(session, None, SessionMsg::Look(how.look()));
             hit(Strike::Error, doors.sessions.actor(), |actor| said(actor, message))
         }
     }

@@ -25,7 +25,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
         idle: Duration::from_mins(1),
         space: None,
         artifacts: Arc::new(MemoryArtifacts::default()),
-        defaults: Defaults { spec, prompt: "You are a test.".into() },
+        defaults: Defaults::fixed(spec, "You are a test."),
     }
 }
 

@@ -133,7 +133,7 @@ async fn alone(
     let reader = Reader::new(Arc::clone(&journal));
     let (row, call) = reader.asked(call).await?;
     let spec = (*reader.accepted(&row).await?.spec).clone();
-    let runtime = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
+    let runtime = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
     let decided = runtime.runtime.decide_at_rest(call, verdict).await;
     runtime.suspend(daemon::Leave::Done).await;
     Ok(Answer::Decided { call, run: Box::new(decided?) })

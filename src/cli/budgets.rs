@@ -153,7 +153,7 @@ async fn alone(
     let reader = Reader::new(Arc::clone(&journal));
     let row = reader.run(run).await?;
     let spec = (*reader.accepted(&row).await?.spec).clone();
-    let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
+    let daemon = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
     let raised = daemon.runtime.raise_at_rest(row.id, by).await;
     daemon.suspend(daemon::Leave::Done).await;
     Ok(Answer::Raised(Box::new(raised?)))

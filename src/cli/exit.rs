@@ -119,6 +119,7 @@ impl From<&RunError> for Exit {
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
             | RunError::Read(_) => Self::Store,
+            RunError::NotAccepted(NotAccepted::NoPrompt(_)) => Self::Config,
             RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
             RunError::NotAccepted(NotAccepted::Overloaded { .. }) => Self::Busy,
             RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,

@@ -16,6 +16,7 @@ mod live;
 mod models;
 mod output;
 mod progress;
+mod prompt;
 mod providers;
 mod rehearse;
 mod report;
@@ -78,6 +79,7 @@ enum Command {
     Config(config::ConfigArgs),
     Providers(providers::ProvidersArgs),
     Models(models::ModelsArgs),
+    Prompt(prompt::PromptArgs),
     Chaos(chaos::ChaosArgs),
     Gc(gc::GcArgs),
     Completions(completions::CompletionsArgs),
@@ -151,6 +153,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => return providers::execute(args, variables).await,
         Command::Models(args) => models::execute(&args, variables)?,
+        Command::Prompt(args) => prompt::execute(args, variables).await?,
         Command::Chaos(args) => return chaos::execute(args, variables).await,
         Command::Gc(args) => gc::execute(&args, variables).await?,
         Command::Completions(args) => completions::execute(&args)?,

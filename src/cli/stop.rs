@@ -121,7 +121,7 @@ async fn alone(target: &Target, journal: Arc<dyn Journal>, state: &Path) -> Resu
         return Ok(rows);
     };
     let spec = (*reader.accepted(open).await?.spec).clone();
-    let daemon = daemon::at_rest((journal, state), Defaults { spec, prompt: "".into() }).await?;
+    let daemon = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
     let stopped = hold::stop(&daemon.runtime, rows).await;
     daemon.suspend(daemon::Leave::Done).await;
     Ok(stopped?)

@@ -13,8 +13,10 @@ use crate::daemon;
 pub(crate) enum Place<'a> {
     /// The current folder.
     Here,
-    /// This folder, which must exist.
+    /// This folder, which must exist and may be made.
     Existing(&'a Path),
+    /// This folder, which must exist.
+    Named(&'a Path),
     /// This folder, which is made if it does not exist.
     Created(&'a Path),
 }
@@ -23,13 +25,13 @@ pub(crate) enum Place<'a> {
 pub(crate) fn resolve(place: Place<'_>, state: &Path) -> Result<PathBuf, Failure> {
     let (path, made) = match place {
         Place::Here => (Path::new("."), Ok(())),
-        Place::Existing(path) => (path, Ok(())),
+        Place::Existing(path) | Place::Named(path) => (path, Ok(())),
         Place::Created(path) => (path, fs::create_dir_all(path)),
     };
     let failed = |error: io::Error| {
         let remedy = match place {
             Place::Existing(_) if error.kind() == io::ErrorKind::NotFound => "; --create makes it",
-            Place::Here | Place::Existing(_) | Place::Created(_) => "",
+            Place::Here | Place::Existing(_) | Place::Named(_) | Place::Created(_) => "",
         };
         Failure::usage(format!("--workspace {}: {error}{remedy}", path.display()))
     };

@@ -146,6 +146,11 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     if config.tools.shell.timeout.0 > LONGEST_COMMAND {
         wrong("tools.shell.timeout", "must not be longer than 1h");
     }
+    for (key, most) in config.prompt.caps() {
+        if most > LONGEST_LAYER {
+            wrong(key, &format!("must not be larger than {LONGEST_LAYER}"));
+        }
+    }
     for (name, section) in &config.providers {
         if let (Some(wire), Some(api_mode)) = (section.wire, section.api_mode)
             && wire != api_mode
@@ -187,5 +192,7 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
     }
 }
 
+/// More of a prompt does no model good.
+const LONGEST_LAYER: u32 = 1_000_000;
 /// What the tool's own schema allows.
 const LONGEST_COMMAND: std::time::Duration = std::time::Duration::from_hours(1);

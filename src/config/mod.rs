@@ -10,6 +10,7 @@ mod layer;
 mod load;
 mod model;
 mod models;
+mod prompt;
 mod values;
 mod variables;
 mod vendors;
@@ -25,9 +26,10 @@ pub use model::{
     ProviderDefaults, ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
+pub use prompt::{PromptSection, SkillsSection};
 pub use values::{
-    Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, InDoubt,
-    Keep, Level, LevelSet, Limit, Model, Percent, Pool, Size, Stored, Style, Text, Wait, WireName,
+    Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, Folders,
+    InDoubt, Keep, Level, LevelSet, Limit, Model, Percent, Pool, Size, Stored, Style, Text, Wait, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor};
 pub use wires::resolve;

@@ -9,6 +9,7 @@ use super::{
     keys,
     layer::{Layer, Origin},
     models::ModelSection,
+    prompt::{PromptSection, SkillsSection},
     values::{
         Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Durability, Flag, InDoubt, Keep,
         Level, Limit, Model, Percent, Pool, Size, Stored, Text, Wait, WireName,
@@ -42,6 +43,10 @@ pub struct Config {
     pub retry: Retry,
     /// For how long a model that fails is not asked.
     pub breaker: Breaker,
+    /// How long the parts of the system prompt may be.
+    pub prompt: PromptSection,
+    /// Where skills are.
+    pub skills: SkillsSection,
     /// The tools.
     pub tools: Tools,
     /// Keeping conversations short.

@@ -1,6 +1,6 @@
 //! The kinds of values. What one refuses it explains, with the remedy, and without the value.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::model::{Levels, ModelRef, PoolStrategy, Thinking, ThinkingStyle, WhenInDoubt};
 use serde::{Deserialize, Deserializer, de::Error};
@@ -66,6 +66,10 @@ pub struct Pool(pub PoolStrategy);
 /// A text that says something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text(pub String);
+
+/// Folders by their absolute paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folders(pub Vec<PathBuf>);
 
 /// `host:port`, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +202,7 @@ deserialize_by! {
         "" => Err("is empty; give it, or leave the key out".to_owned()),
         text => Ok(Self(text.to_owned())),
     };
+    Folders: folders;
     Address: address;
     Level: |value| match value.as_str() {
         Some("") => Ok(Self(None)),
@@ -324,6 +329,13 @@ fn chain(value: &Value) -> Result<Chain, String> {
     let links = value.as_array().ok_or(A_LIST)?;
     let link = |value: &Value| text(value)?.parse::<ModelRef>();
     links.iter().map(link).collect::<Result<_, _>>().map(Chain)
+}
+
+fn folders(value: &Value) -> Result<Folders, String> {
+    const A_LIST: &str = "must be a list of absolute paths, like [\"/srv/skills\"]";
+    let folder = |value: &Value| value.as_str().map(PathBuf::from).filter(|path| path.is_absolute());
+    let folders = value.as_array().and_then(|list| list.iter().map(folder).collect::<Option<_>>());
+    folders.map(Folders).ok_or_else(|| A_LIST.to_owned())
 }
 
 fn wire(value: &Value) -> Result<WireName, String> {

@@ -63,7 +63,10 @@ impl From<RunError> for Fault {
                 FaultKind::Busy
             }
             RunError::NotAccepted(
-                NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_) | NotAccepted::KeepsDying(_),
+                NotAccepted::Duplicate(_)
+                | NotAccepted::KeyTaken(_)
+                | NotAccepted::KeepsDying(_)
+                | NotAccepted::NoPrompt(_),
             )
             | RunError::Terminated(Terminated::Suspended | Terminated::Actor { .. })
             | RunError::NotCompleted(_) => FaultKind::Internal,

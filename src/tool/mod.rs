@@ -14,6 +14,8 @@ mod read_file;
 mod replace;
 mod search_files;
 mod shell;
+mod skill_view;
+pub mod skills;
 mod spool;
 mod told;
 mod typed;
@@ -24,9 +26,12 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::port::Tool;
 
 use crate::process::runner::Runner;
+use skills::SkillFolders;
 
 pub use arguments::Shape;
+pub(crate) use paths::one_line;
 pub use paths::{Place, resolve};
+pub use shell::SHELL;
 pub use typed::{Site, Typed, make};
 
 /// What the operator decides of the tools.
@@ -37,16 +42,21 @@ pub struct Settings {
     /// What runs the commands of `shell`, so that they go on when this process ends, and are found again. Without it they
     /// are this process's own and die with it, and it is not known later what became of them.
     pub runner: Option<Runner>,
+    /// Where `skill_view` finds skills.
+    pub skills: SkillFolders,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { shell_timeout: Duration::from_mins(2), runner: None }
+        Self { shell_timeout: Duration::from_mins(2), runner: None, skills: SkillFolders::default() }
     }
 }
 
 /// Makes a tool.
 pub type Make = fn(Settings) -> Arc<dyn Tool>;
+
+/// The tool that reads skills: a run has it only if there are any.
+pub const SKILL_VIEW: &str = "skill_view";
 
 /// Every built-in tool by its name.
 pub const TOOLS: &[(&str, Make)] = &[
@@ -57,6 +67,7 @@ pub const TOOLS: &[(&str, Make)] = &[
     ("read_file", make::<read_file::ReadFile>),
     ("search_files", make::<search_files::SearchFiles>),
     ("shell", make::<shell::Shell>),
+    (SKILL_VIEW, make::<skill_view::SkillView>),
     ("write_file", make::<write_file::WriteFile>),
 ];
 

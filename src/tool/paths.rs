@@ -211,7 +211,7 @@ impl Place {
 }
 
 /// A name in which nothing hides, on one line.
-pub(super) fn one_line(name: &[u8]) -> String {
+pub(crate) fn one_line(name: &[u8]) -> String {
     Visible::of(name).text.replace('\n', "␊").replace('\t', "␉")
 }
 

@@ -21,7 +21,7 @@ use super::{
 use crate::process::{self, Command, Environment, Tee, runner::Name};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
-const SHELL: &str = "/bin/sh";
+pub const SHELL: &str = "/bin/sh";
 /// What ending a command and reading the rest of its output may take, with room.
 pub(super) const ENDING: Duration = Duration::from_secs(30);
 

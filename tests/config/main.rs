@@ -306,6 +306,8 @@ fn a_wrong_value_is_named_with_the_remedy() {
     wrong("providers.a.base_url", "'x'", "give it as");
     wrong("retry.longest_pause", "'1ms'", "must not be shorter than retry.first_pause");
     wrong("tools.shell.timeout", "'2h'", "must not be longer than 1h");
+    wrong("prompt.context_bytes", "1000001", "must not be larger than 1000000");
+    wrong("skills.paths", "['skills']", "must be a list of absolute paths, like [\"/srv/skills\"]");
     check_wrong("agent = 5", &[], &[&["hermod.toml:1: `agent` is a section; write `[agent]`"]]);
     check_wrong("providers.acme = 5", &[], &[&["`providers.acme` is a section"]]);
     check_wrong("[[providers]]\nx = 1", &[], &[&["`providers` is a section"]]);

@@ -182,7 +182,7 @@ impl Life<'_> {
             idle: Duration::from_millis(self.plan.house.idle_ms),
             space: None,
             artifacts: Arc::new(MemoryArtifacts::default()),
-            defaults: Defaults { spec, prompt: "You are simulated.".into() },
+            defaults: Defaults::fixed(spec, "You are simulated."),
         }
     }
 }

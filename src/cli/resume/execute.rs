@@ -24,6 +24,7 @@ use crate::{
     control::{Named, Reader},
     daemon::{self, Endpoints, Leave},
     environment::Variables,
+    prompt::LayeredPrompt,
 };
 
 /// Let unfinished runs go on, as many as there are at the same time
@@ -100,7 +101,7 @@ async fn go_on(
     let started = async {
         let endpoints = endpoints((config, variables), &reader, (&rows, state)).await?;
         let spec = crate::spec::spec(config, Vec::new(), None, state);
-        let defaults = Defaults { spec, prompt: crate::spec::prompt(state).into() };
+        let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
         Ok(daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?)
     };
     let daemon = match signals.or(Box::pin(started)).await? {

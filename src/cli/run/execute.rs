@@ -31,6 +31,7 @@ use crate::{
     daemon::{self, Daemon, Leave},
     deaths::{Start, Trial},
     environment::Variables,
+    prompt::LayeredPrompt,
     rehearsal,
 };
 
@@ -234,8 +235,8 @@ async fn prepare(
             "waiting   {n} unfinished in other sessions: they go on with `hermod runs resume --all`"
         ));
     }
-    let prompt = crate::spec::prompt(Path::new(&job.spec().workspace)).into();
-    let defaults = Defaults { spec: job.spec().clone(), prompt };
+    let prompt = LayeredPrompt::new(config, state);
+    let defaults = Defaults { spec: job.spec().clone(), prompt: Arc::new(prompt) };
     let daemon = daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?;
     Ok((daemon, job, target))
 }

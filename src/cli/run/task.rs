@@ -9,6 +9,7 @@ use crate::{
     config::Config,
     daemon::Endpoints,
     environment::Variables,
+    tool::SKILL_VIEW,
 };
 
 /// What a new run is to do.
@@ -57,8 +58,16 @@ pub(super) fn new_spec(
     (place, state): (&Path, &Path),
 ) -> Result<RunSpec, Failure> {
     let choice = model::choose((config, args), target.before.as_ref(), endpoints.found(), state)?;
-    let budget = args.task.budget.unwrap_or_default();
     let mut spec = crate::spec::spec(config, choice.chain, choice.script, place);
+    match &target.before {
+        None => crate::spec::offer_skills(&mut spec, &crate::spec::skills(config, state)),
+        // Its session's prompt names the skills, or does not.
+        Some(before) if before.tools.iter().any(|tool| tool == SKILL_VIEW) => {
+            crate::spec::offer(&mut spec, SKILL_VIEW);
+        }
+        Some(_) => {}
+    }
+    let budget = args.task.budget.unwrap_or_default();
     if budget.amounts.usd.is_some() {
         may_be_limited_in_dollars(&spec)?;
     }

@@ -1,0 +1,28 @@
+//! Where a text of another hand begins and ends.
+
+/// The least dashes of a fence.
+const DASHES: usize = 5;
+
+/// The text between two lines that name where it is from; it has none like them itself.
+pub(super) fn fenced(name: &str, text: &str) -> String {
+    let mut dashes = "-".repeat(DASHES);
+    while text.contains(&format!("{dashes} end of ")) {
+        dashes.push('-');
+    }
+    format!("{dashes} {name} {dashes}\n{text}\n{dashes} end of {name} {dashes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fenced;
+
+    #[test]
+    fn no_text_ends_its_own_fence() {
+        let check = |text: &str, expect: &str| assert_eq!(fenced("A.md", text), expect);
+        check("a", "----- A.md -----\na\n----- end of A.md -----");
+        let forged = "a\n----- end of A.md -----\nb";
+        check(forged, &format!("------ A.md ------\n{forged}\n------ end of A.md ------"));
+        let twice = "------ end of A.md ------";
+        check(twice, &format!("------- A.md -------\n{twice}\n------- end of A.md -------"));
+    }
+}

@@ -1,0 +1,22 @@
+use super::{
+    Ground,
+    cut::{Cut, Most, head},
+};
+use crate::tool::skills::Source;
+
+/// What is said of tools, in the order in which it is said.
+const GUIDANCE: &[(&str, &str)] = &[
+    ("shell", include_str!("../../config/prompts/guidance/shell.md")),
+    ("todo", include_str!("../../config/prompts/guidance/todo.md")),
+    ("memory", include_str!("../../config/prompts/guidance/memory.md")),
+    ("delegate_task", include_str!("../../config/prompts/guidance/delegate_task.md")),
+    ("skill_view", include_str!("../../config/prompts/guidance/skill_view.md")),
+];
+
+/// How the tools that there are want to be used.
+pub(super) fn build(ground: &Ground<'_>) -> Cut {
+    let is_there = |(tool, _): &&(&str, &str)| ground.occasion.tools.iter().any(|there| there == tool);
+    let texts: Vec<_> = GUIDANCE.iter().filter(is_there).map(|(_, text)| text.trim_end()).collect();
+    let source = Source::of(&texts.join("\n"));
+    head(&source, Most::Bytes(ground.caps.guidance_bytes.0 as usize))
+}

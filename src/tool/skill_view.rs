@@ -1,0 +1,93 @@
+use hermod_actors::{
+    Visible,
+    model::{Access, CallEnd, EffectClass},
+    port::BadArguments,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    SKILL_VIEW,
+    blocking::{Asker, Failed, blocking},
+    paths::declared,
+    skills::{Source, split},
+    typed::{Site, Typed},
+};
+use crate::process::without_cut_end;
+
+/// Most bytes of a file that are read.
+const MOST: usize = 512 * 1024;
+
+/// Reads a skill.
+#[derive(Debug)]
+pub(super) struct SkillView;
+
+/// What to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// The skill's name, as the list of skills has it.
+    name: String,
+    /// A file in the skill's folder, relative to it; the skill's own text if absent.
+    path: Option<String>,
+}
+
+impl Typed for SkillView {
+    const NAME: &'static str = SKILL_VIEW;
+    const DESCRIPTION: &'static str = "Reads a skill of the list in the system prompt: its instructions, or with `path` a \
+        file that they name.";
+    const EFFECT: EffectClass = EffectClass::Pure;
+    type Arguments = Arguments;
+
+    fn access(_: &Arguments, workspace: &str) -> Access {
+        Access::reads(declared(workspace, ".hermod/skills"))
+    }
+
+    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+        let (workspace, folders) = (site.workspace, site.settings.skills);
+        blocking(&site.cancel, move |asker| {
+            let catalogue = folders.read(&workspace);
+            asker.still_waits()?;
+            let Some(skill) = catalogue.get(&arguments.name) else {
+                let hint = match catalogue.skills.is_empty() {
+                    true => "there are no skills now: do without".into(),
+                    false => format!("the skills are: {}", catalogue.names()),
+                };
+                let error = format!("`name` {:?}: there is no such skill", arguments.name);
+                return Err(BadArguments { field: Some("name".into()), error, hint }.into());
+            };
+            let path = arguments.path.as_deref();
+            let place = skill.file(path).ok_or_else(|| outside(&skill.name, path))?;
+            let source = Source::read(&place, MOST).map_err(|error| unreadable(&skill.name, error))?;
+            shown(&source, path, asker)
+        })
+        .await
+    }
+}
+
+fn shown(source: &Source, path: Option<&str>, asker: &Asker) -> Result<String, Failed> {
+    asker.still_waits()?;
+    let is_cut = !source.tail.is_empty();
+    let bytes = if is_cut { without_cut_end(&source.head) } else { &source.head[..] };
+    let text = String::from_utf8_lossy(bytes);
+    let body = match path {
+        Some(_) => bytes,
+        None => split(&text).map_or(bytes, |(_, body)| body.trim_start_matches('\n').as_bytes()),
+    };
+    let visible = Visible::of(body);
+    let remark = visible.remark().map(|remark| format!("\n[{remark}]")).unwrap_or_default();
+    let cut = is_cut.then(|| format!("\n[cut: {} of {} bytes shown]", bytes.len(), source.total));
+    Ok(visible.text + &remark + &cut.unwrap_or_default())
+}
+
+fn outside(name: &str, path: Option<&str>) -> Failed {
+    let error =
+        format!("`path` {:?} leads out of the folder of skill `{name}`, or nowhere", path.unwrap_or("."));
+    let hint = "give the path of a file relative to the skill's folder, as its text names it".into();
+    BadArguments { field: Some("path".into()), error, hint }.into()
+}
+
+fn unreadable(name: &str, error: String) -> Failed {
+    let hint = "give the path of a text file relative to the skill's folder, as its text names it".into();
+    BadArguments { field: Some("path".into()), error: format!("skill `{name}`: {error}"), hint }.into()
+}

@@ -1,0 +1,178 @@
+//! The front matter of a `SKILL.md`: the part of YAML that texts need, between two lines `---`. A plain text may have a
+//! colon in it, as many skills have that other readers take.
+
+use std::{iter::Peekable, str::Lines};
+
+/// Characters of a name.
+const NAME: usize = 64;
+/// Characters of a description; the rest is left out.
+const DESCRIPTION: usize = 1024;
+const END: &str = "end it with a line `---`";
+
+/// What a skill says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::tool) struct FrontMatter {
+    pub(in crate::tool) name: String,
+    /// On one line.
+    pub(in crate::tool) description: String,
+}
+
+/// The front matter of a text, and the text behind it. Errors are half sentences with the remedy.
+pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (inside, body) = parts(text)?;
+    let (mut name, mut description) = (None, None);
+    let mut lines = inside.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((key, value)) = entry(line)? else { continue };
+        let continued = continued(&mut lines);
+        let slot = match key {
+            "name" => &mut name,
+            "description" => &mut description,
+            _ => continue,
+        };
+        if slot.is_some() {
+            return Err(format!("has `{key}` twice; leave one out"));
+        }
+        *slot = Some(scalar(key, value, &continued)?);
+    }
+    let name = name.ok_or("has no `name`; give it one in its front matter")?;
+    let description =
+        description.filter(|text| !text.is_empty()).ok_or("has no `description`; say what it is for")?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
+        return Err(format!("has a `name` that does not do; use at most {NAME} letters, digits and hyphens"));
+    }
+    let description = match description.char_indices().nth(DESCRIPTION) {
+        Some((end, _)) => format!("{}…", &description[..end]),
+        None => description,
+    };
+    Ok((FrontMatter { name, description }, body))
+}
+
+/// What stands between the two lines, and behind them.
+fn parts(text: &str) -> Result<(&str, &str), String> {
+    let mut lines = text.split_inclusive('\n');
+    let is_mark = |line: &str| line.trim_end() == "---";
+    let first = lines.next().filter(|line| is_mark(line));
+    let start = first.ok_or("has no front matter; begin it with a line `---`")?.len();
+    let mut at = start;
+    for line in lines {
+        let next = at + line.len();
+        if is_mark(line) {
+            return Ok((&text[start..at], &text[next..]));
+        }
+        at = next;
+    }
+    Err(format!("has a front matter without an end; {END}"))
+}
+
+/// The key and the value of a line at the outermost level; `None` for what says nothing there.
+fn entry(line: &str) -> Result<Option<(&str, &str)>, String> {
+    if line.trim().is_empty() || line.starts_with(['#', ' ', '\t', '-']) {
+        return Ok(None);
+    }
+    let (key, value) = line.split_once(':').ok_or("has a line without a colon in its front matter")?;
+    Ok(Some((key.trim(), value.trim())))
+}
+
+/// The lines that belong to the one before: they are indented, or empty.
+fn continued(lines: &mut Peekable<Lines<'_>>) -> String {
+    let mut joined = String::new();
+    while let Some(line) = lines.next_if(|line| line.starts_with([' ', '\t']) || line.trim().is_empty()) {
+        joined.push(' ');
+        joined.push_str(line.trim());
+    }
+    joined
+}
+
+/// The text that a value is, on one line.
+fn scalar(key: &str, value: &str, continued: &str) -> Result<String, String> {
+    let no_text = || format!("has a `{key}` that is no text; write it behind the colon");
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = format!("{value}{continued}");
+    match value.chars().next() {
+        Some('|' | '>') => Ok(one_line(continued)),
+        Some('"') => {
+            let end = whole.rfind('"').filter(|end| *end > 0).ok_or_else(no_text)?;
+            let text: String = serde_json::from_str(&whole[..=end]).map_err(|_| no_text())?;
+            Ok(one_line(&text))
+        }
+        Some('\'') => {
+            let end = whole.rfind('\'').filter(|end| *end > 0).ok_or_else(no_text)?;
+            Ok(one_line(&whole[1..end].replace("''", "'")))
+        }
+        Some('[' | '{' | '&' | '*' | '!' | '%' | '@' | '`') => Err(no_text()),
+        Some(_) | None => {
+            let text = whole.split_once(" #").map_or(whole.as_str(), |(text, _)| text);
+            Ok(one_line(text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(inside: &str, expect: Result<(&str, &str), &str>) {
+        let text = format!("---\n{inside}---\nbody\n");
+        match (split(&text), expect) {
+            (Ok((found, body)), Ok(expect)) => {
+                assert_eq!((found.name.as_str(), found.description.as_str()), expect);
+                assert_eq!(body, "body\n");
+            }
+            (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
+            (found, expect) => panic!("{found:?} is not {expect:?}"),
+        }
+    }
+
+    #[test]
+    fn texts_are_read_as_they_are_written() {
+        let both = Ok(("pdf", "Reads it."));
+        check("name: pdf\ndescription: Reads it.\n", both);
+        check("description: 'Reads it.'\nname: \"pdf\" # its name\n", both);
+        check(
+            "# about\nname: pdf\n\nlicense: MIT\nmetadata:\n  name: other\n  list:\n  - x\ndescription: >-\n  Reads\n  it.\n",
+            both,
+        );
+        check("name: pdf\ndescription:\n  Reads\n  it.\n", both);
+        check("name: pdf\r\ndescription: |\r\n  Reads it.\r\n", both);
+        check("name: pdf\ndescription: Use when: it's \"odd\"#1\n", Ok(("pdf", "Use when: it's \"odd\"#1")));
+        check("name: pdf\ndescription: 'it''s \"odd\"'\n", Ok(("pdf", "it's \"odd\"")));
+        check("name: pdf\ndescription: \"a \\\"b\\\"\\n  c\"\n", Ok(("pdf", "a \"b\" c")));
+        let long = "ü".repeat(2_000);
+        let cut = "ü".repeat(DESCRIPTION) + "…";
+        check(&format!("name: pdf\ndescription: {long}\n"), Ok(("pdf", &cut)));
+    }
+
+    #[test]
+    fn what_does_not_do_is_named() {
+        check("description: x\n", Err("no `name`"));
+        check("name: pdf\n", Err("no `description`"));
+        check("name: pdf\ndescription: ''\n", Err("no `description`"));
+        check("name: pdf\ndescription: [a, b]\n", Err("a `description` that is no text"));
+        check("name: &x pdf\ndescription: x\n", Err("a `name` that is no text"));
+        check("name: a/../b\ndescription: x\n", Err("letters, digits and hyphens"));
+        check("name: pdf\nname: pdf\ndescription: x\n", Err("`name` twice"));
+        check("name pdf\ndescription: x\n", Err("without a colon"));
+        check("name: pdf\ndescription: \"open\n", Err("no text"));
+        assert!(split("# Title\n").unwrap_err().contains("begin it with"));
+        assert!(split("").unwrap_err().contains("begin it with"));
+        assert!(split("---\nname: pdf\n").unwrap_err().contains("end it with"));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(inside in "[a-z:'\"|>#\\n \\-\\\\é]{0,60}", text in any::<String>()) {
+            let inside = format!("---\nname: {inside}\n---\n");
+            for text in [&text, &inside] {
+                if let Ok((found, body)) = split(text) {
+                    prop_assert!(text.ends_with(body) && !found.description.contains('\n'));
+                }
+            }
+        }
+    }
+}
