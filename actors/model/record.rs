@@ -6,7 +6,7 @@ use super::{
     Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallAdmitted, CallEnded,
     CallId, CallLost, CallStarted, ChildEnded, Content, Ended, Failure, Finish, Flaw, Hash, Image,
     Incarnation, ModelRef, NoAllowance, NotAnswered, Parent, Past, Price, Raised, RunId, RunSpec, Seq,
-    StopReason, Timestamp, Usage,
+    StopReason, Timestamp, TodoChanged, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -116,6 +116,8 @@ bodies! {
     ApprovalAnswered(ApprovalAnswered) = 51 "approval.answered",
     /// A subagent has ended.
     ChildEnded(Box<ChildEnded>) = 60 "child.ended",
+    /// What the model means to do is another list.
+    TodoChanged(TodoChanged) = 70 "todo.changed",
 }
 
 /// See [`Body::SessionOpened`].
@@ -408,6 +410,7 @@ impl Body {
             Self::RunReopened(body) => body.run,
             Self::BudgetRaised(body) => body.run,
             Self::ChildEnded(body) => body.call.run,
+            Self::TodoChanged(body) => body.call.run,
             Self::ModelStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) => body.call.run,

@@ -44,6 +44,7 @@ impl Bill {
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

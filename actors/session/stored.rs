@@ -94,6 +94,7 @@ impl State {
                 | Body::RunReopened(_)
                 | Body::BudgetRaised(_)
                 | Body::ChildEnded(_)
+                | Body::TodoChanged(_)
                 | Body::ApprovalAnswered(_) => {}
             }
         }

@@ -124,6 +124,7 @@ impl Draft {
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => self.refuse(refusal),
         }
+        self.keep_todo();
         self.delegate(input);
     }
 
@@ -264,6 +265,7 @@ impl Draft {
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => false,
         })
     }

@@ -23,6 +23,7 @@ mod rows;
 mod run;
 mod steer;
 mod subagents;
+mod todo;
 mod waits;
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ pub use waits::Waits;
 use crate::{
     model::{
         ApprovalRequested, CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange,
-        Record, RunId, RunSpec, Seq, SessionId, Timestamp,
+        Record, RunId, RunSpec, Seq, SessionId, Timestamp, TodoList,
     },
     policy::Candidate,
     turn::{
@@ -63,6 +64,8 @@ pub(crate) struct Turn {
     last: Seq,
     active_ms: u64,
     history: History,
+    /// What its model means to do.
+    todo: Arc<TodoList>,
     /// All runs that were ever accepted here.
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
@@ -100,6 +103,7 @@ impl Turn {
             last: 0,
             active_ms: 0,
             history: History::default(),
+            todo: Arc::default(),
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),

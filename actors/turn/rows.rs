@@ -68,6 +68,7 @@ impl Draft {
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -121,6 +122,7 @@ impl Draft {
             | Body::RunExhausted(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

@@ -21,7 +21,7 @@ pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Delegation, OauthSection, Ollama,
+    Agent, AgentDefaults, Agents, Attempts, Breaker, Config, Delegation, Memory, OauthSection, Ollama,
     ProviderDefaults, ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};

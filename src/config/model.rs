@@ -44,6 +44,8 @@ pub struct Config {
     pub breaker: Breaker,
     /// The tools.
     pub tools: Tools,
+    /// What agents remember.
+    pub memory: Memory,
     /// Tasks for subagents.
     pub delegation: Delegation,
     /// What persons are asked.
@@ -300,6 +302,18 @@ pub struct Tools {
 pub struct Shell {
     /// Time of a command that the model sets no other for.
     pub timeout: Wait,
+}
+
+/// `memory`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Whether there is a tool that changes it.
+    pub enabled: Flag,
+    /// Characters of `MEMORY.md`.
+    pub memory_chars: Count,
+    /// Characters of `USER.md`.
+    pub user_chars: Count,
 }
 
 /// `delegation`.

@@ -7,6 +7,8 @@ mod detached;
 mod edit_file;
 pub mod hardline;
 mod list_files;
+mod memory;
+mod notes;
 mod page;
 mod paths;
 mod read_artifact;
@@ -23,7 +25,7 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
-use crate::process::runner::Runner;
+use crate::{memory::Memory, process::runner::Runner};
 
 pub use arguments::Shape;
 pub use paths::{Place, resolve};
@@ -37,22 +39,28 @@ pub struct Settings {
     /// What runs the commands of `shell`, so that they go on when this process ends, and are found again. Without it they
     /// are this process's own and die with it, and it is not known later what became of them.
     pub runner: Option<Runner>,
+    /// What `memory` changes; without it there is no such tool.
+    pub memory: Option<Memory>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { shell_timeout: Duration::from_mins(2), runner: None }
+        Self { shell_timeout: Duration::from_mins(2), runner: None, memory: None }
     }
 }
 
 /// Makes a tool.
 pub type Make = fn(Settings) -> Arc<dyn Tool>;
 
+/// The name of the tool that changes what is remembered.
+pub const MEMORY: &str = "memory";
+
 /// Every built-in tool by its name.
 pub const TOOLS: &[(&str, Make)] = &[
     ("current_time", make::<current_time::CurrentTime>),
     ("edit_file", make::<edit_file::EditFile>),
     ("list_files", make::<list_files::ListFiles>),
+    (MEMORY, make::<memory::MemoryTool>),
     ("read_artifact", make::<read_artifact::ReadArtifact>),
     ("read_file", make::<read_file::ReadFile>),
     ("search_files", make::<search_files::SearchFiles>),
@@ -60,7 +68,8 @@ pub const TOOLS: &[(&str, Make)] = &[
     ("write_file", make::<write_file::WriteFile>),
 ];
 
-/// All built-in tools, in the order of their names.
+/// All built-in tools that there are with these settings, in the order of their names.
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    TOOLS.iter().map(|(_, make)| make(settings.clone())).collect()
+    let is_there = |name: &str| name != MEMORY || settings.memory.is_some();
+    TOOLS.iter().filter(|(name, _)| is_there(name)).map(|(_, make)| make(settings.clone())).collect()
 }

@@ -213,6 +213,7 @@ impl Book {
             | Body::RunExhausted(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)

@@ -12,6 +12,7 @@ mod limits;
 mod reopen;
 mod steer;
 mod submissions;
+mod todo;
 mod waits;
 
 use std::sync::Arc;

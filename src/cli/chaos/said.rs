@@ -57,6 +57,7 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
         | Body::RunReopened(_)
         | Body::BudgetRaised(_)
         | Body::ChildEnded(_)
+        | Body::TodoChanged(_)
         | Body::ApprovalAnswered(_) => return None,
     })
 }
