@@ -20,10 +20,12 @@ mod provider;
 mod runtime;
 mod session;
 mod supervisor;
+mod todo_tool;
 mod tool_executor;
 mod turn;
 
 pub use policy::delegation::DELEGATE_TASK;
+pub use policy::todo::TODO;
 pub use policy::{AnswerSource, Bill, Said, Visible};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{

@@ -345,6 +345,9 @@ fn weight(write: &Write) -> usize {
         Body::SummaryAnswered(answered) => answered.text.len(),
         Body::MessageSteered(steered) => steered.text.len(),
         Body::ApprovalRequested(request) => request.question.len(),
+        Body::TodoChanged(changed) => {
+            changed.items.0.iter().map(|item| 64 + item.id.len() + item.content.len()).sum()
+        }
         Body::SessionRevived(_)
         | Body::RunStopping(_)
         | Body::RunEnded(_)

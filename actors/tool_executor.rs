@@ -21,6 +21,7 @@ use crate::{
         tool_name,
     },
     port::{Artifacts, BadArguments, Tool},
+    todo_tool::TodoTool,
     turn::{Fault, Plan},
 };
 
@@ -38,6 +39,7 @@ impl Tools {
     /// These tools, with so many calls at once.
     pub(crate) fn new(mut tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
         tools.push(Arc::new(DelegateTool::default()));
+        tools.push(Arc::new(TodoTool::default()));
         let registry = tools.into_iter().map(|tool| (tool.spec().name.as_str().into(), tool)).collect();
         Self { registry, permits: Arc::new(Semaphore::new(calls)), artifacts }
     }

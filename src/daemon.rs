@@ -25,6 +25,7 @@ use crate::{
     config::{Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
     files,
+    memory::Memory,
     process::runner::Runner,
     provider::{ConfigError, HttpProvider},
     rehearsal::{Rehearsal, Running, Script, ScriptError},
@@ -310,7 +311,11 @@ pub async fn start(
     let breakers = spec::breakers(&config.breaker);
     let runner = Runner::new(OWN_PROGRAM, &state);
     sweep(&*journal, &runner).await;
+    let [for_work, for_user] = [config.memory.memory_chars.0, config.memory.user_chars.0]
+        .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
+    let memory = config.memory.enabled.0.then(|| Memory::new(&state, for_work, for_user));
     let tools = tool::builtin(tool::Settings {
+        memory,
         shell_timeout: config.tools.shell.timeout.0,
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
         skills: spec::skills(config, &state),

@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod deaths;
 pub mod environment;
 mod files;
+pub mod memory;
 pub mod models;
 pub mod ollama;
 pub mod process;

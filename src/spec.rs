@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use hermod_actors::{
-    DELEGATE_TASK,
+    DELEGATE_TASK, TODO,
     model::{
         Amounts, BreakerPolicy, Compression, Delegation, Doubt, Hash, Limits, ModelRef, ModelTraits,
         RetryAttempts, RetryPolicy, RunSpec,
@@ -24,14 +24,14 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         traits.clear();
     }
     let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
-    let own = delegation.map(|_| DELEGATE_TASK);
-    let mut tools: Vec<String> = tool::TOOLS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(|name| *name != SKILL_VIEW)
-        .chain(own)
-        .map(Into::into)
-        .collect();
+    let own = delegation.map(|_| DELEGATE_TASK).into_iter().chain([TODO]);
+    let is_there = |name: &&str| match *name {
+        tool::MEMORY => config.memory.enabled.0,
+        SKILL_VIEW => false,
+        _ => true,
+    };
+    let mut tools: Vec<String> =
+        tool::TOOLS.iter().map(|(name, _)| *name).filter(is_there).chain(own).map(Into::into).collect();
     tools.sort_unstable();
     let main = chain.clone();
     let children = delegation.map(|_| config.delegation.max_live.0.into());

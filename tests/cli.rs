@@ -76,6 +76,32 @@ fn calls_of_one_answer_wait_for_what_they_conflict_with() {
 }
 
 #[test]
+fn what_a_model_means_to_do_is_kept_and_shown() {
+    let world = World::new();
+    let todo = |arguments: Value| json!({ "call": [{ "tool": "todo", "arguments": arguments }] });
+    let first = json!({ "todos": [{ "id": "a", "content": "look" }, { "id": "b", "content": "write" }] });
+    let then = json!({ "todos": [{ "id": "a", "status": "completed" }], "merge": true });
+    let script = world.script(&json!([todo(first), todo(then), { "say": "begun" }]));
+    let output = world.run(&["run", &script, "--session", "plan", "go"]);
+    assert!(stderr(&output).contains("todo      1 of 2 done"), "{}", stderr(&output));
+    // The next run of the conversation finds it.
+    let script = world.script(&json!([todo(json!({})), { "say": "{{result:1.1}}" }]));
+    let answer = world.ok(&["run", &script, "--session", "plan", "go on"]);
+    assert!(
+        answer.contains(r#""summary":{"cancelled":0,"completed":1,"in_progress":0,"pending":1,"total":2}"#),
+        "{answer}"
+    );
+    let list = "- [x] a: look\n- [ ] b: write";
+    assert!(world.ok(&["sessions", "show", "plan"]).ends_with(&format!("\ntodo:\n{list}\n")));
+    assert_eq!(object(&world.ok(&["sessions", "show", "plan", "--json"]))["todo"], list);
+    let records = world.journal("plan");
+    let changed = records.iter().filter(|record| record["kind"] == "todo.changed").count();
+    let ends = records.iter().filter(|record| record["kind"] == "call.ended");
+    assert_eq!((changed, ends.map(|end| &end["attempt"]).collect::<Vec<_>>()), (2, vec![&json!(0); 3]));
+    assert!(records.iter().all(|record| record["kind"] != "call.started"));
+}
+
+#[test]
 fn a_model_that_calls_badly_is_told_and_then_given_up() {
     let world = World::new();
     let call = |tool: &str, arguments: Value| json!({ "call": [{ "tool": tool, "arguments": arguments }] });

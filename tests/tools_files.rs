@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use hermod::tool::{Settings, TOOLS, builtin};
+use hermod::{
+    memory::Memory,
+    tool::{MEMORY, Settings, TOOLS, builtin},
+};
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
     port::{Artifacts, Invocation, Shelf},
@@ -73,10 +76,14 @@ async fn check_refused(world: &World, (tool, arguments): (&str, Value), field: &
 
 #[test]
 fn the_table_names_each_tool_as_it_names_itself() {
-    let names: Vec<_> = builtin(Settings::default()).iter().map(|tool| tool.spec().name.clone()).collect();
+    let memory = Some(Memory::new(Path::new("/nowhere"), 1, 1));
+    let all = builtin(Settings { memory, ..Settings::default() });
+    let names: Vec<_> = all.iter().map(|tool| tool.spec().name.clone()).collect();
     assert_eq!(names, TOOLS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     assert!(names.is_sorted());
-    for tool in builtin(Settings::default()) {
+    let without = builtin(Settings::default());
+    assert!(without.len() == all.len() - 1 && without.iter().all(|tool| tool.spec().name != MEMORY));
+    for tool in all {
         let schema = tool.spec().parameters.to_string();
         assert!(!schema.contains("$ref") && !schema.contains("$schema"), "{schema}");
         assert_eq!(tool.spec().parameters["additionalProperties"], json!(false));

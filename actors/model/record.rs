@@ -6,7 +6,7 @@ use super::{
     Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallAdmitted, CallEnded,
     CallId, CallLost, CallStarted, ChildEnded, Content, ContextCompacted, Ended, Failure, Finish, Flaw, Hash,
     Image, Incarnation, ModelRef, NoAllowance, NotAnswered, Parent, Past, Price, Raised, RunId, RunSpec, Seq,
-    StopReason, SummaryAnswered, SummaryStarted, Timestamp, Usage,
+    StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -124,6 +124,8 @@ bodies! {
     ApprovalAnswered(ApprovalAnswered) = 51 "approval.answered",
     /// A subagent has ended.
     ChildEnded(Box<ChildEnded>) = 60 "child.ended",
+    /// What the model means to do is another list.
+    TodoChanged(TodoChanged) = 70 "todo.changed",
 }
 
 /// See [`Body::SessionOpened`].
@@ -420,6 +422,7 @@ impl Body {
             Self::SummaryStarted(body) => body.asked.call.run,
             Self::SummaryAnswered(body) => body.call.run,
             Self::SummaryFailed(body) => body.call.run,
+            Self::TodoChanged(body) => body.call.run,
             Self::ModelStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) => body.call.run,

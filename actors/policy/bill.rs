@@ -53,6 +53,7 @@ impl Bill {
             | Body::ChildEnded(_)
             | Body::ContextCompacted(_)
             | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

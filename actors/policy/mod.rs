@@ -12,6 +12,7 @@ mod pool;
 mod repair;
 mod retry;
 mod said;
+pub(crate) mod todo;
 mod visible;
 mod walk;
 

@@ -88,6 +88,7 @@ impl Narration {
             | Body::RunExhausted(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::MessageSteered(_) => Vec::new(),
         }
     }

@@ -98,6 +98,7 @@ impl State {
                 | Body::SummaryStarted(_)
                 | Body::SummaryAnswered(_)
                 | Body::SummaryFailed(_)
+                | Body::TodoChanged(_)
                 | Body::ApprovalAnswered(_) => {}
             }
         }

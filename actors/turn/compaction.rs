@@ -325,7 +325,7 @@ impl Turn {
     }
 
     pub(super) fn compacted(&mut self, compacted: &ContextCompacted) {
-        let todo = None::<String>;
+        let todo = self.todo();
         match compacted.by {
             Rung::Elided => self.history.elide(compacted.to),
             Rung::Summarised | Rung::Chunked | Rung::Dropped => {

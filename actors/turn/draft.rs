@@ -132,6 +132,7 @@ impl Draft {
             Input::Woke => self.check_time(),
             Input::Refused(refusal) => self.refuse(refusal),
         }
+        self.keep_todo();
         self.delegate(input);
         self.compress();
     }
@@ -277,6 +278,7 @@ impl Draft {
             | Body::ContextCompacted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => false,
         })
     }

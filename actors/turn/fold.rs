@@ -81,6 +81,7 @@ impl Turn {
             // What follows from an answer is a record too.
             Body::ApprovalAnswered(_) => {}
             Body::ChildEnded(ended) => self.child_ended(ended),
+            Body::TodoChanged(changed) => self.todo = Arc::clone(&changed.items),
         }
         self.seen(record.at);
         if let Phase::Running(run) = &mut self.phase {

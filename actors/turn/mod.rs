@@ -25,6 +25,7 @@ mod run;
 mod steer;
 mod subagents;
 mod summary;
+mod todo;
 mod waits;
 
 #[cfg(test)]
@@ -47,7 +48,7 @@ pub use waits::Waits;
 use crate::{
     model::{
         ApprovalRequested, CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange,
-        Record, RunId, RunSpec, Seq, SessionId, Timestamp,
+        Record, RunId, RunSpec, Seq, SessionId, Timestamp, TodoList,
     },
     policy::Candidate,
     turn::{
@@ -70,6 +71,8 @@ pub(crate) struct Turn {
     summary: Option<Arc<str>>,
     /// What models were found to read and write at most, in tokens.
     windows: imbl::Vector<(ModelRef, u64)>,
+    /// What its model means to do.
+    todo: Arc<TodoList>,
     /// All runs that were ever accepted here.
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
@@ -109,6 +112,7 @@ impl Turn {
             history: History::default(),
             summary: None,
             windows: imbl::Vector::new(),
+            todo: Arc::default(),
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),

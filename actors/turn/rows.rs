@@ -75,6 +75,7 @@ impl Draft {
             | Body::RunExhausted(_)
             | Body::ChildEnded(_)
             | Body::ContextCompacted(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -132,6 +133,7 @@ impl Draft {
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

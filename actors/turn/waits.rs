@@ -96,6 +96,7 @@ impl Waits {
             | Body::ContextCompacted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -124,6 +125,11 @@ impl Waits {
             .chain(persons)
             .chain(children)
             .collect()
+    }
+
+    /// What the model of the session means to do, an item a line; `None` if that is nothing.
+    pub fn todo(&self) -> Option<String> {
+        self.turn.todo()
     }
 
     /// The active time, in milliseconds, that a run has used by its last record; `None` if it has not begun, or has ended and

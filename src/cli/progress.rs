@@ -9,7 +9,7 @@ use hermod_actors::{
     Visible,
     model::{
         Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered,
-        ModelFailed, ModelWaiting, Record, RunId, WhyAgain,
+        ModelFailed, ModelWaiting, Record, RunId, TodoItem, TodoList, TodoStatus, WhyAgain,
     },
 };
 
@@ -72,6 +72,7 @@ impl Progress {
             | Body::RunReopened(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => Tone::Quiet,
         }
     }
@@ -141,6 +142,7 @@ impl Progress {
             }
             Body::BudgetRaised(raised) => Some(format!("budget    {} more", raised.by)),
             Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
+            Body::TodoChanged(changed) => Some(todo(&changed.items)),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)
@@ -234,6 +236,15 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
     let skipped: Vec<String> = waiting.skipped.iter().map(|link| shown(&link.to_string(), MESSAGE)).collect();
     let wait = seconds(waiting.until.ms_since(record.at));
     format!("model {}   waits {wait}: {}", waiting.call.iteration, skipped.join("; "))
+}
+
+/// How far the model's list is, and what it is at.
+fn todo(list: &TodoList) -> String {
+    let of = |status| move |item: &&TodoItem| item.status == status;
+    let (all, done) = (list.0.len(), list.0.iter().filter(of(TodoStatus::Completed)).count());
+    let at = list.0.iter().find(of(TodoStatus::InProgress));
+    let at = at.map_or_else(String::new, |item| format!(", now {}", shown(&item.content, PREVIEW)));
+    format!("todo      {done} of {all} done{at}")
 }
 
 fn why_again(why: WhyAgain) -> &'static str {

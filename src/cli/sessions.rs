@@ -1,7 +1,7 @@
 //! `hermod sessions`: the conversations of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::model::SessionRow;
+use hermod_actors::{Visible, model::SessionRow};
 use serde_json::Value;
 
 use super::{
@@ -64,15 +64,20 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(),
             let Answer::Session(detail) = inquiry.ask(&request).await? else {
                 return Err(other_answer().into());
             };
-            let SessionDetail { session: SessionState { row: session, quarantined }, runs: rows } = detail;
+            let SessionDetail { session: SessionState { row: session, quarantined }, runs: rows, todo } =
+                detail;
             if json {
                 let mut object = object_of(&session, quarantined.as_deref());
                 object["runs"] = rows.iter().map(report::run).collect();
+                object["todo"] = todo.into();
                 return print_json(&object);
             }
             let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
             let (state, runs) = (state(quarantined.as_deref()), runs::table_of(&rows));
-            print(&format!("session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}"))
+            let todo = todo.map_or_else(String::new, |todo| format!("\ntodo:\n{}\n", Visible::text(&todo)));
+            print(&format!(
+                "session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}"
+            ))
         }
     }
 }

@@ -22,8 +22,8 @@ pub use file::UserFile;
 pub use layer::{Layer, Origin, Setting};
 pub use load::{EMBEDDED, File};
 pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Breaker, Compression, Config, Delegation, OauthSection, Ollama,
-    ProviderDefaults, ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
+    Agent, AgentDefaults, Agents, Attempts, Breaker, Compression, Config, Delegation, Memory, OauthSection,
+    Ollama, ProviderDefaults, ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
 };
 pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use prompt::{PromptSection, SkillsSection};

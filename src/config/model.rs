@@ -51,6 +51,8 @@ pub struct Config {
     pub tools: Tools,
     /// Keeping conversations short.
     pub compression: Compression,
+    /// What agents remember.
+    pub memory: Memory,
     /// Tasks for subagents.
     pub delegation: Delegation,
     /// What persons are asked.
@@ -321,6 +323,18 @@ pub struct Compression {
     pub protect_last_n: Count,
     /// Whether summaries are made ahead.
     pub ahead: Flag,
+}
+
+/// `memory`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Whether there is a tool that changes it.
+    pub enabled: Flag,
+    /// Characters of `MEMORY.md`.
+    pub memory_chars: Count,
+    /// Characters of `USER.md`.
+    pub user_chars: Count,
 }
 
 /// `delegation`.

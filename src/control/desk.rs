@@ -218,7 +218,12 @@ impl Desk {
     async fn session(&self, id: &str, max: usize) -> Result<Answer, Fault> {
         let row = self.reader.session(id).await?;
         let runs = self.runs(Read::Runs { session: Some(row.id), max }).await?;
-        Ok(Answer::Session(SessionDetail { session: self.state(row).await?, runs }))
+        let session = self.state(row).await?;
+        let todo = match session.quarantined {
+            None => self.reader.waits(session.row.id).await?.todo(),
+            Some(_) => None,
+        };
+        Ok(Answer::Session(SessionDetail { session, runs, todo }))
     }
 
     async fn sessions(&self, max: usize) -> Result<Vec<SessionState>, Fault> {

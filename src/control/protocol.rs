@@ -288,6 +288,9 @@ pub struct SessionDetail {
     pub session: SessionState,
     /// Its youngest runs.
     pub runs: Vec<RunRow>,
+    /// What its model means to do, an item a line; `None` if that is nothing, or cannot be read.
+    #[serde(default)]
+    pub todo: Option<String>,
 }
 
 /// A run and its subagents.

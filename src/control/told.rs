@@ -56,7 +56,8 @@ impl Told {
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
             | Body::ApprovalAnswered(_)
-            | Body::ChildEnded(_) => {}
+            | Body::ChildEnded(_)
+            | Body::TodoChanged(_) => {}
         }
     }
 }

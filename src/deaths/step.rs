@@ -32,6 +32,7 @@ pub fn is_step(body: &Body) -> bool {
         | Body::RunReopened(_)
         | Body::BudgetRaised(_)
         | Body::ChildEnded(_)
+        | Body::TodoChanged(_)
         | Body::ApprovalAnswered(_) => false,
     }
 }

@@ -1,15 +1,17 @@
 use std::io::Read;
 
 use hermod_actors::{
-    model::{Access, CallEnd, CallStatus, EffectClass, Hash},
-    port::{ArtifactError, ArtifactName, BadArguments, Shelf},
+    model::{Access, CallEnd, EffectClass, Hash},
+    port::{ArtifactName, BadArguments},
 };
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    Settings,
     blocking::{Asker, Failed, blocking_for},
+    notes,
     paths::{Place, declared, resolve},
     replace::replace,
     typed::{Site, Typed},
@@ -17,8 +19,6 @@ use super::{
 
 /// Bytes of a file that is edited here.
 const MOST: u64 = 16 << 20;
-/// Bytes of a note.
-const NOTE: usize = 1_000;
 
 /// Replaces texts in a file, all of them or none, atomically.
 ///
@@ -69,14 +69,14 @@ impl Typed for EditFile {
         })
     }
 
-    fn access(arguments: &Arguments, workspace: &str) -> Access {
+    fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
         Access::writes(declared(workspace, &arguments.path))
     }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let note = match earlier_note(&site.shelf).await {
+        let note = match notes::earlier(&site.shelf).await {
             Ok(note) => note,
-            Err(error) => return no_note(&error),
+            Err(error) => return notes::unkept("edit", &error),
         };
         let workspace = site.workspace;
         let first = blocking_for(&site.cancel, move |asker| prepare(&workspace, &arguments, (note, asker)));
@@ -85,9 +85,8 @@ impl Typed for EditFile {
             Ok(Prepared::ToMake(change)) => change,
             Err(end) => return end,
         };
-        let note = serde_json::to_vec(&prepared.note).expect("hashes are JSON");
-        if let Err(error) = site.shelf.keep(note.into()).await {
-            return no_note(&error);
+        if let Err(error) = notes::keep(&site.shelf, &prepared.note).await {
+            return notes::unkept("edit", &error);
         }
         let own = site.shelf.own();
         let made = blocking_for(&site.cancel, move |asker| prepared.make(own, asker));
@@ -193,31 +192,4 @@ fn not_found(n: usize, content: &[u8], old: &str) -> BadArguments {
 fn bad(n: usize, what: &str, hint: &str) -> BadArguments {
     let field = format!("edits[{n}].old");
     BadArguments { error: format!("`{field}` {what}"), field: Some(field), hint: hint.into() }
-}
-
-/// What the youngest earlier attempt of this call that came so far has noted.
-async fn earlier_note(shelf: &Shelf) -> Result<Option<Note>, ArtifactError> {
-    for attempt in (1..shelf.own().attempt).rev() {
-        match shelf.read_earlier(attempt, NOTE).await {
-            Ok(excerpt) => {
-                let note = serde_json::from_slice(&excerpt.bytes);
-                return note.map(Some).map_err(|error| ArtifactError::Unavailable(error.to_string()));
-            }
-            Err(ArtifactError::NotFound(_)) => {}
-            Err(error @ (ArtifactError::Removed { .. } | ArtifactError::Unavailable(_))) => {
-                return Err(error);
-            }
-        }
-    }
-    Ok(None)
-}
-
-fn no_note(error: &ArtifactError) -> CallEnd {
-    let error = format!("the note that makes this edit safe to repeat cannot be kept or read: {error}");
-    CallEnd::error(
-        CallStatus::Error,
-        &error,
-        None,
-        "nothing was changed; the operator has to look at the disk",
-    )
 }

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
+    Settings,
     blocking::{Asker, Failed, blocking},
     paths::{declared, one_line, open_folder, resolve},
     typed::{Site, Typed},
@@ -51,7 +52,7 @@ impl Typed for ListFiles {
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    fn access(arguments: &Arguments, workspace: &str) -> Access {
+    fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
         Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
     }
 

@@ -7,6 +7,8 @@ mod detached;
 mod edit_file;
 pub mod hardline;
 mod list_files;
+mod memory;
+mod notes;
 mod page;
 mod paths;
 mod read_artifact;
@@ -25,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
-use crate::process::runner::Runner;
+use crate::{memory::Memory, process::runner::Runner};
 use skills::SkillFolders;
 
 pub use arguments::Shape;
@@ -44,11 +46,18 @@ pub struct Settings {
     pub runner: Option<Runner>,
     /// Where `skill_view` finds skills.
     pub skills: SkillFolders,
+    /// What `memory` changes; without it there is no such tool.
+    pub memory: Option<Memory>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { shell_timeout: Duration::from_mins(2), runner: None, skills: SkillFolders::default() }
+        Self {
+            shell_timeout: Duration::from_mins(2),
+            runner: None,
+            skills: SkillFolders::default(),
+            memory: None,
+        }
     }
 }
 
@@ -57,12 +66,15 @@ pub type Make = fn(Settings) -> Arc<dyn Tool>;
 
 /// The tool that reads skills: a run has it only if there are any.
 pub const SKILL_VIEW: &str = "skill_view";
+/// The name of the tool that changes what is remembered.
+pub const MEMORY: &str = "memory";
 
 /// Every built-in tool by its name.
 pub const TOOLS: &[(&str, Make)] = &[
     ("current_time", make::<current_time::CurrentTime>),
     ("edit_file", make::<edit_file::EditFile>),
     ("list_files", make::<list_files::ListFiles>),
+    (MEMORY, make::<memory::MemoryTool>),
     ("read_artifact", make::<read_artifact::ReadArtifact>),
     ("read_file", make::<read_file::ReadFile>),
     ("search_files", make::<search_files::SearchFiles>),
@@ -71,7 +83,8 @@ pub const TOOLS: &[(&str, Make)] = &[
     ("write_file", make::<write_file::WriteFile>),
 ];
 
-/// All built-in tools, in the order of their names.
+/// All built-in tools that there are with these settings, in the order of their names.
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    TOOLS.iter().map(|(_, make)| make(settings.clone())).collect()
+    let is_there = |name: &str| name != MEMORY || settings.memory.is_some();
+    TOOLS.iter().filter(|(name, _)| is_there(name)).map(|(_, make)| make(settings.clone())).collect()
 }

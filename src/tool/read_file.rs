@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
+    Settings,
     blocking::{Asker, Failed, blocking},
     page::{Extent, LINES, Page, Paged},
     paths::{Place, declared, resolve},
@@ -44,7 +45,7 @@ impl Typed for ReadFile {
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    fn access(arguments: &Arguments, workspace: &str) -> Access {
+    fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
         Access::reads(declared(workspace, &arguments.path))
     }
 

@@ -22,6 +22,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
+    Settings,
     blocking::{Asker, Failed, blocking},
     paths::{Place, declared, one_line, resolve},
     typed::{Site, Typed},
@@ -75,7 +76,7 @@ impl Typed for SearchFiles {
         globs(Path::new("/"), arguments.glob.as_deref()).map(|_| ())
     }
 
-    fn access(arguments: &Arguments, workspace: &str) -> Access {
+    fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
         Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
     }
 

@@ -71,7 +71,7 @@ impl Typed for Shell {
         }
     }
 
-    fn access(_: &Arguments, _: &str) -> Access {
+    fn access(_: &Arguments, _: &str, _: &Settings) -> Access {
         Access::Anything
     }
 

@@ -39,7 +39,7 @@ impl Typed for SkillView {
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    fn access(_: &Arguments, workspace: &str) -> Access {
+    fn access(_: &Arguments, workspace: &str, _: &super::Settings) -> Access {
         Access::reads(declared(workspace, ".hermod/skills"))
     }
 

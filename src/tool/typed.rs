@@ -35,7 +35,7 @@ pub trait Typed: Debug + Send + Sync + 'static {
     }
 
     /// What a call with these arguments touches in `workspace`; nothing that others could touch, if it does not say.
-    fn access(_arguments: &Self::Arguments, _workspace: &str) -> Access {
+    fn access(_arguments: &Self::Arguments, _workspace: &str, _settings: &Settings) -> Access {
         Access::default()
     }
 
@@ -134,7 +134,7 @@ impl<T: Typed> Tool for Made<T> {
     fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
         let arguments = self.read(arguments)?;
         let detached = T::is_detached(&self.settings);
-        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace), detached })
+        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace, &self.settings), detached })
     }
 
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {

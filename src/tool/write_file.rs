@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
+    Settings,
     blocking::{Asker, Failed, blocking},
     paths::{declared, resolve},
     replace::replace,
@@ -32,7 +33,7 @@ impl Typed for WriteFile {
     const EFFECT: EffectClass = EffectClass::Idempotent;
     type Arguments = Arguments;
 
-    fn access(arguments: &Arguments, workspace: &str) -> Access {
+    fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
         Access::writes(declared(workspace, &arguments.path))
     }
 

@@ -1,20 +1,29 @@
 //! What a subagent's run is given: never more than its parent has.
 
 use super::{DELEGATE_TASK, Task};
-use crate::model::{Delegation, Dimension, FROM_RUNTIME, Limits, RunId, RunSpec};
+use crate::{
+    model::{Delegation, Dimension, FROM_RUNTIME, Limits, RunId, RunSpec},
+    policy::todo::TODO,
+};
 
 /// The last layer of a subagent's system prompt.
 const ROLE: &str = "You are a subagent: another agent has given you one task and reads only your final answer. Do the task \
                     alone, ask nobody, and end with an answer that stands for itself: what was done, the result, paths of \
                     what you have written, and what is left or went wrong.";
 
+/// What is remembered for later conversations is for whoever has given the task to decide.
+const MEMORY: &str = "memory";
+
 /// The spec of the run that does `task` for a run with the spec `parent`; `None` if that may not delegate so deep.
 pub(crate) fn child_spec(task: &Task, parent: &RunSpec, run: RunId) -> Option<RunSpec> {
     let delegation = parent.delegation.filter(|delegation| delegation.depth < delegation.max_depth)?;
     let depth = delegation.depth + 1;
     let may_delegate = depth < delegation.max_depth;
-    let wanted = |tool: &&String| task.tools.as_ref().is_none_or(|tools| tools.contains(tool));
-    let tools = parent.tools.iter().filter(wanted).filter(|tool| may_delegate || *tool != DELEGATE_TASK);
+    // Its list is its own, and no right of its parent's.
+    let wanted =
+        |tool: &&String| *tool == TODO || task.tools.as_ref().is_none_or(|tools| tools.contains(tool));
+    let allowed = |tool: &&String| *tool != MEMORY && (may_delegate || *tool != DELEGATE_TASK);
+    let tools = parent.tools.iter().filter(wanted).filter(allowed);
     let begin = task.model.as_ref().and_then(|model| parent.chain.iter().position(|link| link == model));
     let mut chain = parent.chain.clone();
     let mut traits: Vec<_> = chain.iter().map(|model| parent.traits_of(model)).collect();
@@ -105,6 +114,14 @@ pub(super) mod tests {
         assert_eq!(deepest.tools, ["read", "write"], "who may not delegate has no tool for it");
         root.delegation = None;
         assert_eq!(child(&Task::default(), &root), None);
+    }
+
+    #[test]
+    fn a_subagent_has_a_list_of_its_own_and_no_memory() {
+        let root = RunSpec { tools: ["memory", "read", TODO].map(Into::into).into(), ..parent() };
+        assert_eq!(child(&Task::default(), &root).unwrap().tools, ["read", TODO]);
+        let wanted = Task { tools: Some(vec!["memory".into()]), ..Task::default() };
+        assert_eq!(child(&wanted, &root).unwrap().tools, [TODO]);
     }
 
     #[test]

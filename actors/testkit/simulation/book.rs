@@ -219,6 +219,7 @@ impl Book {
             | Body::ContextCompacted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)

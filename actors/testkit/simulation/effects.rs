@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     model::{Attempt, Body, CallAdmitted, CallEnded, CallId, CallStatus, EffectClass, WhyAgain},
-    policy::delegation::DELEGATE_TASK,
+    policy::{delegation::DELEGATE_TASK, todo::TODO},
 };
 
 /// What the records say of one call.
@@ -85,8 +85,8 @@ pub(super) fn at_most_once(past: &Past<'_>) -> Found {
 pub(super) fn at_least_once(past: &Past<'_>) -> Found {
     let mut found = Found::new();
     for (call, told) in told(past) {
-        // What is given to a subagent has no effect of its own.
-        if told.admitted.is_some_and(|admitted| *admitted.tool == *DELEGATE_TASK) {
+        // What is given to a subagent has no effect of its own, and a list is the session's.
+        if told.admitted.is_some_and(|admitted| [DELEGATE_TASK, TODO].contains(&&*admitted.tool)) {
             continue;
         }
         let twin = told.admitted.and_then(|admitted| admitted.same_as).map(|n| CallId { n, ..call });

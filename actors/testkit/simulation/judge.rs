@@ -8,7 +8,7 @@ use super::{
     book::is_burial,
     effects,
     outside::{Inner, Outside},
-    spending, subagents,
+    spending, subagents, todo,
 };
 use crate::{
     model::{Body, CallId, Kind, Outcome, Record, RunId, SessionId, Timestamp},
@@ -45,6 +45,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("no message is overtaken", nothing_overtakes_a_message),
     ("a subagent is heard once", subagents::heard_once),
     ("inboxes are empty at last", subagents::all_is_heard),
+    ("a list is what its calls made of it", todo::is_kept),
 ];
 
 /// Judges what the store and the world are like in the end.

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Defaults, Runtime, Terminated, World,
     model::{BreakerPolicy, ModelRef, RunSpec},
+    policy::todo::TODO,
     port::{Provider, Tool},
     testkit::{MemoryArtifacts, MemoryJournal, world},
 };
@@ -195,7 +196,8 @@ struct House {
 /// The providers, and what a run is given if the plan does not say otherwise.
 fn house(plan: &Plan) -> House {
     let names = if plan.house.links > 1 { &["test", "other"][..] } else { &["test"] };
-    let mut tools: Vec<String> = Kind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
+    let own = Kind::ALL.iter().map(|kind| kind.name());
+    let mut tools: Vec<String> = own.chain([TODO]).map(ToOwned::to_owned).collect();
     tools.sort_unstable();
     let link = |name: &&str| ModelRef { provider: Arc::from(*name), model: "model".into() };
     let spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };

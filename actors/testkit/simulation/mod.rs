@@ -28,6 +28,8 @@ mod shrink;
 mod spending;
 #[allow(clippy::wildcard_enum_match_arm)] // likewise
 mod subagents;
+#[allow(clippy::wildcard_enum_match_arm)] // likewise
+mod todo;
 mod tools;
 mod views;
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     outside::{Asked, How, Outside},
     plan::{Kind, Mishap, Plan, RunPlan, Step},
-    views,
+    todo, views,
 };
 use crate::{
     model::{
@@ -176,6 +176,7 @@ fn calls((plan, run): (&Plan, usize), at: usize, step: &Step) -> Vec<ToolCall> {
         let (id, name) = (format!("g{n}"), DELEGATE_TASK.into());
         calls.push(ToolCall { id, name, arguments: arguments.to_string() });
     }
+    calls.extend(todo::call((run, at)).filter(|_| !calls.is_empty()));
     calls
 }
 

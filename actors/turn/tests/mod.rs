@@ -13,6 +13,7 @@ mod limits;
 mod reopen;
 mod steer;
 mod submissions;
+mod todo;
 mod waits;
 
 use std::sync::Arc;

@@ -60,6 +60,7 @@ fn named(body: &Body) -> Option<(CallId, u32)> {
         | Body::BudgetRaised(_)
         | Body::ChildEnded(_)
         | Body::ContextCompacted(_)
+        | Body::TodoChanged(_)
         | Body::ApprovalAnswered(_) => return None,
     })
 }

@@ -280,6 +280,7 @@ const fn moves_row(body: &Body) -> bool {
         | Body::CallAdmitted(_)
         | Body::CallStarted(_)
         | Body::CallLost(_)
+        | Body::TodoChanged(_)
         | Body::MessageSteered(_) => false,
     }
 }

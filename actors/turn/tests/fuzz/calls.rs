@@ -82,6 +82,13 @@ impl Calls {
         Ok(())
     }
 
+    /// A call changes the list of its session: it was never started.
+    pub(super) fn changes(&mut self, id: CallId) -> Result<(), String> {
+        let call = self.get(id)?;
+        hold!(call.state == State::Admitted(1), "{call:?} changes the list");
+        Ok(())
+    }
+
     /// Whether an attempt ends by this that was started before.
     pub(super) fn ended(&mut self, ended: &CallEnded) -> Result<bool, String> {
         let call = self.get(ended.call)?;

@@ -12,13 +12,20 @@ use crate::{
         ModelTraits, NotAnswered, Past, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage, WhenInDoubt,
         WhyNot,
     },
-    policy::{Candidate, Otherwise, Standing, delegation::DELEGATE_TASK},
+    policy::{Candidate, Otherwise, Standing, delegation::DELEGATE_TASK, todo::TODO},
     port::Intent,
     turn::{Fault, Input, Outlook, Plan},
 };
 
 const MODELS: [(&str, &str); 3] = [("p", "m"), ("q", "n"), ("r", "o")];
-const TOOLS: [&str; 3] = ["tool", "shell", "todo"];
+const TOOLS: [&str; 3] = ["tool", "shell", "memory"];
+/// What a model makes of its list; the last of these fits only some lists.
+const LISTS: [&str; 4] = [
+    "{}",
+    r#"{"todos":[{"id":"a","content":"look","status":"in_progress"},{"id":"b","content":"write"}]}"#,
+    r#"{"todos":[{"id":"c","content":"end"}],"merge":true}"#,
+    r#"{"todos":[{"id":"a","status":"completed"}],"merge":true}"#,
+];
 
 /// What a run is given.
 pub(super) fn spec(chance: &mut Chance) -> RunSpec {
@@ -36,7 +43,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         thinking: None,
         workspace: "/w".into(),
         task: "t".into(),
-        tools: vec![DELEGATE_TASK.into(), "tool".into()],
+        tools: vec![DELEGATE_TASK.into(), TODO.into(), "tool".into()],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
@@ -149,9 +156,10 @@ fn answer(
 }
 
 fn asked(chance: &mut Chance, n: u64) -> ToolCall {
-    let (name, arguments) = match chance.one_in(4) {
-        true => (DELEGATE_TASK, order(chance)),
-        false => (chance.pick(&TOOLS), r#"{"a":1}"#.into()),
+    let (name, arguments) = match chance.below(8) {
+        0 | 1 => (DELEGATE_TASK, order(chance)),
+        2 => (TODO, chance.pick(&LISTS).into()),
+        _ => (chance.pick(&TOOLS), r#"{"a":1}"#.into()),
     };
     ToolCall { id: format!("v{n}"), name: name.into(), arguments }
 }
@@ -180,6 +188,11 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<Plan> {
         _ if call.name == DELEGATE_TASK => Plan::Admit {
             tool: call.name.as_str().into(),
             intent: EffectClass::Once.into(),
+            arguments: Hash::of(call.arguments.as_bytes()),
+        },
+        _ if call.name == TODO => Plan::Admit {
+            tool: TODO.into(),
+            intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
         },
         1 => refuse(Fault::Malformed),

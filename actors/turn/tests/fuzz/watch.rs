@@ -18,7 +18,7 @@ use crate::{
         Amounts, Attempt, Body, BudgetRaised, CallEnded, CallId, CallLost, CallStarted, Cause, Dimension,
         Ended, Finish, Incarnation, LateSettled, Ledger, Message, ModelAnswered, ModelFailed, ModelStarted,
         NoAllowance, Outcome, Record, RunEnded, RunExhausted, RunId, RunReopened, RunSpec, RunState,
-        RunStopping, Seq, Settle, Usage, WhyAgain,
+        RunStopping, Seq, Settle, TodoList, Usage, WhyAgain,
     },
     policy::{Billing, billing},
     port::Index,
@@ -43,6 +43,8 @@ pub(super) struct Watch {
     pub(super) family: Family,
     pub(super) shown: Shown,
     money: Money,
+    /// The list that was recorded last.
+    todo: Arc<TodoList>,
     rows: Vec<(RunId, RunState)>,
 }
 
@@ -135,6 +137,11 @@ impl Watch {
                 self.family.ended(ended)?;
                 self.shown.told(ended.call.run, &ended.told);
             }
+            Body::TodoChanged(changed) => {
+                self.running(changed.call.run)?;
+                self.calls.changes(changed.call)?;
+                self.todo = Arc::clone(&changed.items);
+            }
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
@@ -145,6 +152,7 @@ impl Watch {
         let current = self.runs.iter().find(|run| matches!(run.state, State::Running | State::Stopping));
         let (ours, theirs) = (current.map(|run| run.id), turn.current().map(|(run, _)| run));
         hold!(ours == theirs, "{theirs:?} is under way and not {ours:?}");
+        hold!(turn.todo == self.todo, "the list is {:?} and not {:?}", turn.todo, self.todo);
         hold!(turn.last() == self.seq, "the last record is {} and not {}", turn.last(), self.seq);
         Ok(())
     }

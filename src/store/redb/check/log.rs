@@ -180,6 +180,7 @@ impl Look<'_, '_> {
             | Body::RunExhausted(_)
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
         Ok(())

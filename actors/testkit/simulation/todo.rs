@@ -1,0 +1,48 @@
+//! The lists of models: what they ask for, and what must come of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::judge::{Found, Past};
+use crate::{
+    model::{Body, CallStatus, ToolCall},
+    policy::todo::TODO,
+};
+
+/// What a model makes of its list at a step of a run: it adds to it, or looks at it, or neither.
+pub(super) fn call((run, at): (usize, usize)) -> Option<ToolCall> {
+    let id = format!("{run}.{at}");
+    let arguments = match (run + at) % 4 {
+        0 => json!({"todos": [{"id": "last", "content": id, "status": "in_progress"}], "merge": true}),
+        1 => json!({"todos": [{"id": id, "content": "begun"}]}),
+        2 => json!({}),
+        _ => return None,
+    };
+    Some(ToolCall { id: "l".into(), name: TODO.into(), arguments: arguments.to_string() })
+}
+
+/// Every call is told the list that was recorded last in its session, whoever has died meanwhile.
+pub(super) fn is_kept(past: &Past<'_>) -> Found {
+    let mut found = Found::new();
+    for records in past.journals.values() {
+        let (mut list, mut calls) = (json!([]), BTreeMap::new());
+        for record in records {
+            match &record.body {
+                Body::CallAdmitted(admitted) => drop(calls.insert(admitted.call, &admitted.tool)),
+                Body::TodoChanged(changed) => list = json!(changed.items),
+                Body::CallEnded(ended)
+                    if calls.get(&ended.call).is_some_and(|tool| ***tool == *TODO)
+                        && ended.end.status == CallStatus::Ok =>
+                {
+                    let told = serde_json::from_str(&ended.end.content).unwrap_or(Value::Null);
+                    if told["todos"] != list || ended.attempt != 0 {
+                        found.push(format!("{} is told {told} and not {list}", ended.call));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,141 @@
+//! What a model means to do: calls that the session answers by itself.
+
+use super::{Driver, check, model, run, tool};
+use crate::{
+    model::{
+        AccountId, Amounts, AssistantMessage, CallEnd, Dimension, EffectClass, Finish, Hash, Limits,
+        NoAllowance, StopReason, ToolCall,
+    },
+    policy::todo::TODO,
+    turn::{Effect, Input, Plan},
+};
+
+const TWO: &str =
+    r#"{"todos":[{"id":"a","content":"look","status":"in_progress"},{"id":"b","content":"write"}]}"#;
+const DONE: &str = r#"{"todos":[{"id":"a","status":"completed"}],"merge":true}"#;
+const MORE: &str = r#"{"todos":[{"id":"c","content":"end"}],"merge":true}"#;
+
+/// The message and the plans of an answer that calls `todo` with each of these; with `""` another tool.
+fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<Plan>) {
+    let name = |arguments: &str| if arguments.is_empty() { "tool" } else { TODO };
+    let calls = arguments.iter().zip(1..).map(|(arguments, n)| ToolCall {
+        id: format!("v{n}"),
+        name: name(arguments).into(),
+        arguments: (*arguments).into(),
+    });
+    let plans = arguments.iter().map(|arguments| Plan::Admit {
+        tool: name(arguments).into(),
+        intent: EffectClass::Idempotent.into(),
+        arguments: Hash::of(arguments.as_bytes()),
+    });
+    (AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() }, plans.collect())
+}
+
+/// A run whose model is asked for the first time.
+fn begun() -> Driver {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    driver
+}
+
+/// The model of the call under way answers so.
+fn answers(driver: &mut Driver, arguments: &[&str]) -> Vec<&'static str> {
+    let (message, plans) = asked(arguments);
+    driver.answer_message(message, Finish::ToolCalls, plans)
+}
+
+#[track_caller]
+fn check_list(driver: &Driver, expect: &str) {
+    assert_eq!(driver.turn.todo().unwrap_or_default(), expect);
+}
+
+#[test]
+fn a_call_is_answered_with_the_answer_that_makes_it() {
+    let mut driver = begun();
+    check_list(&driver, "");
+    let records = answers(&mut driver, &[TWO]);
+    assert_eq!(records, ["model.answered", "call.admitted", "todo.changed", "call.ended"]);
+    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    check_list(&driver, "- [~] a: look\n- [ ] b: write");
+    let result: serde_json::Value = serde_json::from_str(&driver.contents()[0]).unwrap();
+    assert_eq!((&result["todos"][1]["id"], &result["summary"]["pending"]), (&"b".into(), &1.into()));
+    driver.lease(model(1, 2), 1);
+    // Neither a look nor the same list again is a change.
+    let records = answers(&mut driver, &["{}", TWO]);
+    assert_eq!(records, ["model.answered", "call.admitted", "call.admitted", "call.ended", "call.ended"]);
+    assert_eq!(driver.contents()[1], driver.contents()[0]);
+}
+
+#[test]
+fn calls_of_one_answer_apply_in_its_order() {
+    let mut driver = begun();
+    answers(&mut driver, &[TWO, "", DONE, MORE]);
+    check_list(&driver, "- [x] a: look\n- [ ] b: write\n- [ ] c: end");
+    // The other tool alone is waited for.
+    let call = tool(1, 1, 2);
+    assert_eq!(driver.turn.due(driver.now), [Effect::Seek { call, attempt: 1 }]);
+    driver.permit_all();
+    driver.feed(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("r") });
+    let counts: Vec<_> = driver.contents().iter().map(|content| content.matches("\"id\"").count()).collect();
+    assert_eq!(counts, [2, 0, 2, 3]);
+}
+
+#[test]
+fn a_list_outlives_crashes_and_runs() {
+    let list = "- [x] a: look\n- [ ] b: write";
+    let mut driver = begun();
+    answers(&mut driver, &[TWO, ""]);
+    driver.crash();
+    driver.permit_all();
+    driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end: CallEnd::ok("r") });
+    driver.lease(model(1, 2), 1);
+    answers(&mut driver, &[DONE]);
+    check_list(&driver, list);
+    driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    driver.crash();
+    check_list(&driver, list);
+    driver.submit(2, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(2, 1), 1);
+    answers(&mut driver, &[MORE]);
+    check_list(&driver, &format!("{list}\n- [ ] c: end"));
+}
+
+#[test]
+fn what_is_not_acceptable_changes_nothing() {
+    let mut driver = begun();
+    let records = answers(&mut driver, &[TWO, r#"{"todos":[{"id":"z"}],"merge":true}"#]);
+    assert_eq!(records[3..], ["todo.changed", "call.ended", "call.ended"]);
+    check_list(&driver, "- [~] a: look\n- [ ] b: write");
+    assert!(driver.contents()[1].contains("`z` is new"), "{:?}", driver.contents());
+}
+
+#[test]
+fn a_message_overtakes_it() {
+    let mut driver = begun();
+    driver.steer(1, 7);
+    assert_eq!(answers(&mut driver, &[TWO]), ["model.answered", "call.admitted", "call.ended"]);
+    check_list(&driver, "");
+}
+
+#[test]
+fn it_costs_no_tool_call() {
+    let mut driver = begun();
+    let (message, plans) = asked(&[TWO, ""]);
+    let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
+    let refusal = NoAllowance { account, dimension, limit: 0, spent: 0, reserved: 0 };
+    let answered = Input::Answered {
+        started: driver.turn.asking().cloned().unwrap(),
+        answer: crate::model::Answer { message, finish: Finish::ToolCalls, usage: None }.into(),
+        plans: plans.into(),
+    };
+    let mut draft = driver.turn.draft(driver.now);
+    [Input::Refused(refusal), answered].iter().for_each(|input| draft.feed(input));
+    let decision = draft.finish();
+    let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
+    assert_eq!(kinds[3..], ["todo.changed", "call.ended", "run.exhausted", "call.ended"]);
+    let reserved: Vec<Amounts> = decision.ledger.reserve.iter().map(|reserve| reserve.amounts).collect();
+    assert!(reserved.iter().all(|amounts| amounts.tool_calls.unwrap_or(0) == 0), "{reserved:?}");
+    answers(&mut driver, &[TWO]);
+    check_list(&driver, "- [~] a: look\n- [ ] b: write");
+}

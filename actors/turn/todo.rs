@@ -1,0 +1,55 @@
+//! What the model of a session means to do: its calls of `todo` are answered here and now.
+//!
+//! Invariant: the list is that of the last `todo.changed`, whose call has its end in the same append; so such a call is
+//! never under way, and costs no permit and no reservation.
+
+use crate::{
+    model::{Body, CallEnd, CallId, CallStatus, TodoChanged},
+    policy::{
+        arguments,
+        delegation::Misorder,
+        todo::{TODO, lines, told, wish},
+    },
+    turn::{
+        Turn,
+        draft::Draft,
+        run::{Call, CallState},
+    },
+};
+
+impl Turn {
+    /// The list as text, an item a line; `None` if it is empty.
+    pub(super) fn todo(&self) -> Option<String> {
+        lines(&self.todo)
+    }
+}
+
+impl Draft {
+    /// Answers the calls of `todo` that are admitted, in the order of the answer.
+    pub(super) fn keep_todo(&mut self) {
+        let is_ready = |call: &&Call| *call.tool == *TODO && matches!(call.state, CallState::Admitted(_));
+        while let Some(run) = self.run().filter(|run| run.stopping.is_none() && run.exhausted.is_none())
+            && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
+        {
+            let end = self.change_todo(call).unwrap_or_else(|bad| {
+                CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
+            });
+            self.end_call(call, 0, end);
+        }
+    }
+
+    /// Does what a call wants of the list; what its model reads.
+    fn change_todo(&mut self, call: CallId) -> Result<CallEnd, Misorder> {
+        let given = arguments(self.arguments(call)).map_err(|error| Misorder {
+            field: None,
+            error: error.to_string(),
+            hint: "send JSON".into(),
+        })?;
+        let items = wish(&given)?.of(&self.turn.todo)?;
+        let end = CallEnd::ok(told(&items));
+        if items != self.turn.todo {
+            self.push(Body::TodoChanged(TodoChanged { call, items }));
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,152 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Stands between two entries, alone on its line.
+const MARK: &str = "§";
+const SEPARATOR: &str = "\n§\n";
+
+/// Which of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// What was learned about the work.
+    Memory,
+    /// What is known of the user.
+    User,
+}
+
+impl Target {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Memory, Self::User];
+
+    /// The name of its file.
+    pub const fn file(self) -> &'static str {
+        match self {
+            Self::Memory => "MEMORY.md",
+            Self::User => "USER.md",
+        }
+    }
+}
+
+/// The entries of a file, in its order: none is empty, none is there twice, and none has a line of the mark alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entries(Vec<String>);
+
+impl Entries {
+    /// Those of a file, which a person may have edited.
+    pub fn parse(text: &str) -> Self {
+        let mut entries = Self::default();
+        let (mut lines, mut entry) = (text.lines(), Vec::new());
+        loop {
+            let line = lines.next();
+            match line {
+                Some(line) if line.trim() != MARK => entry.push(line),
+                Some(_) | None => {
+                    entries.push(entry.join("\n").trim());
+                    entry.clear();
+                }
+            }
+            if line.is_none() {
+                return entries;
+            }
+        }
+    }
+
+    /// The whole file; parsed, it gives the same entries.
+    pub fn text(&self) -> String {
+        self.0.join(SEPARATOR)
+    }
+
+    /// The characters of the whole file.
+    pub fn used(&self) -> usize {
+        let between = SEPARATOR.chars().count() * self.0.len().saturating_sub(1);
+        self.0.iter().map(|entry| entry.chars().count()).sum::<usize>() + between
+    }
+
+    /// The entries.
+    pub fn all(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether there is this very entry.
+    pub fn has(&self, entry: &str) -> bool {
+        self.0.iter().any(|known| known == entry)
+    }
+
+    /// Adds an entry that is fit to be one, unless it is there.
+    pub(super) fn push(&mut self, entry: &str) {
+        if !entry.is_empty() && !self.has(entry) {
+            self.0.push(entry.to_owned());
+        }
+    }
+
+    /// Puts an entry in the place of another one; if it is there already, the other one goes.
+    pub(super) fn replace(&mut self, old: &str, new: &str) {
+        if self.has(new) {
+            return self.remove(old);
+        }
+        for entry in self.0.iter_mut().filter(|entry| *entry == old) {
+            new.clone_into(entry);
+        }
+    }
+
+    pub(super) fn remove(&mut self, old: &str) {
+        self.0.retain(|entry| entry != old);
+    }
+}
+
+/// Whether a text has a line that stands between entries.
+pub(super) fn has_mark(text: &str) -> bool {
+    text.lines().any(|line| line.trim() == MARK)
+}
+
+/// The first character of a text that is not to be seen, or that turns the direction of what is, and its place from 1.
+/// Newline and tab are none.
+pub(super) fn hidden(text: &str) -> Option<(usize, char)> {
+    (1..).zip(text.chars()).find(|(_, c)| {
+        let is_layout = matches!(c, '\n' | '\t');
+        (c.is_control() && !is_layout)
+            || matches!(c,
+                '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+                | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expect: &[&str]) {
+        let entries = Entries::parse(text);
+        assert_eq!(entries.all(), expect);
+        assert_eq!(Entries::parse(&entries.text()), entries);
+        assert_eq!(entries.used(), entries.text().chars().count());
+    }
+
+    #[test]
+    fn a_file_is_entries_between_marks() {
+        check("", &[]);
+        check("one", &["one"]);
+        check("one\n§\ntwo\nlines\n§\nthree", &["one", "two\nlines", "three"]);
+        // By a person's hand.
+        check("\n§\r\n one \r\n §  \n\n§\ntwo\n§\none\n\n", &["one", "two"]);
+        check("§ is a sign\n§§", &["§ is a sign\n§§"]);
+    }
+
+    #[test]
+    fn what_hides_is_found() {
+        for fine in ["", "Größe 漢 🦀 ❤\u{fe0f}\n\ttwo", "§ 5"] {
+            assert_eq!(hidden(fine), None, "{fine}");
+        }
+        for c in [
+            '\0', '\r', '\u{1b}', '\u{7f}', '\u{9b}', '\u{200b}', '\u{200d}', '\u{202e}', '\u{2066}',
+            '\u{feff}',
+        ] {
+            assert_eq!(hidden(&format!("ab{c}")), Some((3, c)));
+        }
+        assert!(has_mark("a\n § \nb") && !has_mark("a § b\n§§"));
+    }
+}

@@ -1,0 +1,138 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMIT: usize = 40;
+
+fn order(action: Action, old_text: &str, content: &str) -> Order {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Order { action, target: Target::Memory, content: text(content), old_text: text(old_text) }
+}
+
+fn add(content: &str) -> Order {
+    order(Action::Add, "", content)
+}
+
+fn replace(old_text: &str, content: &str) -> Order {
+    order(Action::Replace, old_text, content)
+}
+
+fn remove(old_text: &str) -> Order {
+    order(Action::Remove, old_text, "")
+}
+
+fn carried_out(order: &Order, text: &str, noted: Option<Note>) -> Result<Made, Unfit> {
+    order.check()?;
+    decide(order, &Entries::parse(text), (noted, LIMIT))
+}
+
+/// What the file has then; also if it is done again, with a note of it and without.
+#[track_caller]
+fn check(before: &str, order: &Order, expect: &str) {
+    match carried_out(order, before, None).unwrap() {
+        Made::Unchanged => assert_eq!(Entries::parse(before).text(), expect),
+        Made::Changed(entries, note) => {
+            assert_eq!(entries.text(), expect);
+            assert_ne!(before, expect);
+            assert_eq!(carried_out(order, expect, Some(note)), Ok(Made::Unchanged), "again");
+            // The note was kept, and nothing was done.
+            assert_eq!(carried_out(order, before, Some(note)), Ok(Made::Changed(entries, note)));
+        }
+    }
+}
+
+#[track_caller]
+fn check_refused(before: &str, order: &Order, (field, part): (&str, &str)) {
+    let unfit = carried_out(order, before, None).unwrap_err();
+    assert_eq!(unfit.field, field, "{unfit}");
+    assert!(unfit.error.contains(part) && !unfit.hint.is_empty(), "{unfit}");
+}
+
+#[test]
+fn entries_are_added_replaced_and_removed() {
+    check("", &add(" tea "), "tea");
+    check("tea", &add("tea"), "tea");
+    check("tea", &add("milk\nand sugar"), "tea\n§\nmilk\nand sugar");
+    check("tea\n§\nmilk", &replace("te", "coffee"), "coffee\n§\nmilk");
+    check("tea\n§\nmilk", &replace("tea", "tea, green"), "tea, green\n§\nmilk");
+    check("tea, green", &replace("tea", "tea, green"), "tea, green");
+    check("tea\n§\nmilk", &replace("tea", "milk"), "milk");
+    check("milk", &replace("tea", "milk"), "milk");
+    check("tea\n§\nmilk", &remove("mil"), "tea");
+    check("tea", &remove("tea"), "");
+    // The whole entry names it, also if another one has it in it.
+    check("tea\n§\ntea, green", &remove("tea"), "tea, green");
+}
+
+#[test]
+fn what_is_not_acceptable_is_named() {
+    check_refused("", &add(" "), ("content", "missing or empty"));
+    check_refused("", &add("a\n§\nb"), ("content", "a line `§`"));
+    check_refused("", &add("a\u{202e}b"), ("content", "U+202E as character 2"));
+    check_refused("", &add("a\rb"), ("content", "U+000D"));
+    check_refused("", &order(Action::Add, "x", "y"), ("old_text", "not for `add`"));
+    check_refused("", &order(Action::Remove, "x", "y"), ("content", "not for `remove`"));
+    check_refused("tea", &replace(" ", "x"), ("old_text", "missing or empty"));
+    check_refused("tea", &remove(""), ("old_text", "missing or empty"));
+    check_refused("tea", &remove("milk"), ("old_text", "in none"));
+    check_refused("tea", &replace("milk", "x"), ("old_text", "in none"));
+    check_refused("tea 1\n§\ntea 2", &remove("tea"), ("old_text", "in 2 of the entries"));
+    check_refused("tea", &add(&"x".repeat(35)), ("content", "41 characters long, 1 over its limit of 40"));
+    check("tea", &add(&"ü".repeat(34)), &format!("tea\n§\n{}", "ü".repeat(34)));
+}
+
+#[test]
+fn what_is_too_long_by_hand_may_become_shorter() {
+    let long = format!("{}\n§\n{}", "a".repeat(30), "b".repeat(30));
+    check(&long, &replace("b", "bb"), &format!("{}\n§\nbb", "a".repeat(30)));
+    check(&long, &replace("b", &"c".repeat(29)), &format!("{}\n§\n{}", "a".repeat(30), "c".repeat(29)));
+    check_refused(&long, &replace("b", &"c".repeat(30)), ("content", "over its limit"));
+    check_refused(&long, &add("x"), ("content", "over its limit"));
+    check(&long, &remove("b"), &"a".repeat(30));
+}
+
+#[test]
+fn a_note_tells_what_an_earlier_attempt_did() {
+    let note = |order: &Order, before: &str| match carried_out(order, before, None) {
+        Ok(Made::Changed(_, note)) => Some(note),
+        other => panic!("{other:?}"),
+    };
+    let (gone, other) = (remove("tea"), replace("tea", "coffee"));
+    // It was removed; what somebody else has added since is another one.
+    assert_eq!(carried_out(&gone, "tea time", note(&gone, "tea")), Ok(Made::Unchanged));
+    assert_eq!(carried_out(&gone, "milk", note(&gone, "tea")), Ok(Made::Unchanged));
+    assert_eq!(carried_out(&other, "tea time\n§\ncoffee", note(&other, "tea")), Ok(Made::Unchanged));
+    let unknown = carried_out(&other, "tea time", note(&other, "tea")).unwrap_err();
+    assert!(unknown.error.contains("somebody else"), "{unknown}");
+}
+
+/// Any order over few words, so that they meet.
+fn orders() -> impl Strategy<Value = Order> {
+    let word =
+        || proptest::sample::select(vec!["a", "b", "ab", "b a", "ä\nb", "abcdefghijklm", "§ x", "y §"]);
+    (0..4_u8, word(), word()).prop_map(|(action, old, new)| match action {
+        0 | 1 => add(new),
+        2 => replace(old, new),
+        _ => remove(old),
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_orders_keep_the_limit_and_lose_nothing(orders in proptest::collection::vec(orders(), 0..40)) {
+        let mut entries = Entries::default();
+        for order in &orders {
+            prop_assert_eq!(order.check(), Ok(()));
+            let before = entries.clone();
+            if let Ok(Made::Changed(then, note)) = decide(order, &before, (None, LIMIT)) {
+                prop_assert!(then.used() <= LIMIT);
+                prop_assert_eq!(&Entries::parse(&then.text()), &then);
+                let lost = before.all().iter().filter(|entry| !then.has(entry)).count();
+                prop_assert_eq!(lost, usize::from(order.action != Action::Add));
+                prop_assert!(order.content.as_deref().is_none_or(|content| then.has(content)));
+                prop_assert_eq!(decide(order, &then, (Some(note), LIMIT)), Ok(Made::Unchanged));
+                entries = then;
+            }
+        }
+    }
+}
