@@ -31,6 +31,7 @@ mod table;
 mod telemetry;
 mod terminal;
 mod tree;
+mod variables;
 mod waits;
 mod wire;
 mod workspace;
@@ -124,7 +125,7 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
         exit: Exit::Internal,
         text: format!("the operating system does not keep this process's memory private: {error}"),
     })?;
-    let variables = variables()?;
+    let variables = variables::read()?;
     telemetry::start(cli.verbose, cli.log_format, &variables)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
@@ -159,22 +160,6 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)
-}
-
-/// The process's variables. One that is not UTF-8 is none of ours, unless it says that it is.
-fn variables() -> Result<Variables, Failure> {
-    let mut variables = Variables::new();
-    for (key, value) in std::env::vars_os() {
-        match (key.into_string(), value.into_string()) {
-            (Ok(key), Ok(value)) => drop(variables.insert(key, value)),
-            (Ok(key), Err(_)) if key.starts_with("HERMOD_") => {
-                let text = format!("{key}: its value is not UTF-8; set it to a text");
-                return Err(Failure { exit: Exit::Config, text });
-            }
-            (Ok(_) | Err(_), _) => {}
-        }
-    }
-    Ok(variables)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -9,10 +10,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
 use super::{LAYERS, LayeredPrompt};
-use crate::{
-    config::{Config, File},
-    environment::Variables,
-};
+use crate::config::{Config, File};
 
 /// A state directory, a workspace, and what is set.
 struct World {
@@ -58,7 +56,7 @@ impl World {
     fn engine(&self) -> LayeredPrompt {
         let set = self.set.replace("DIR", self.at("").to_str().unwrap());
         let file = File { path: "hermod.toml".into(), text: set };
-        let config = Config::load(&[file], &Variables::new()).unwrap();
+        let config = Config::load(&[file], &BTreeMap::new()).unwrap();
         LayeredPrompt::new(&config, &self.at("state"))
     }
 
