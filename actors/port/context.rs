@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use crate::model::{ModelRef, RunSpec, Timestamp};
 
 /// Bytes of text that make a token, roughly, in every model family.
-const BYTES_PER_TOKEN: usize = 4;
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 /// Builds the system prompt of a session: once, before its first run is accepted. Then it is recorded, and sent byte for
 /// byte with every call.
@@ -72,7 +72,7 @@ impl Prompt {
 }
 
 /// The tokens that a text of so many bytes is taken to have.
-pub const fn tokens_of(bytes: usize) -> usize {
+pub const fn tokens_of(bytes: u64) -> u64 {
     bytes / BYTES_PER_TOKEN
 }
 

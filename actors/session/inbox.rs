@@ -12,7 +12,7 @@ use crate::{
     model::{Artifact, CallId, Child, ChildEnded, Ended, Inbox, Outcome, Record, RunRow, RunSpec, SessionId},
     persistence::records_of,
     policy::{Bill, said},
-    port::{ArtifactName, InboxRow, Read, ReadError, Rows, Shelf},
+    port::{ArtifactName, BYTES_PER_TOKEN, InboxRow, Read, ReadError, Rows, Shelf},
     session::{
         Inner, Wiring,
         calls::{Tasks, tell},
@@ -27,7 +27,6 @@ const SHOWN: usize = 24_000;
 const LEAST: usize = 2_000;
 /// A result takes at most this part of the model's window.
 const SHARE: u64 = 10;
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// Whether the inbox is being read, and what was read of it.
 #[derive(Debug, Default)]

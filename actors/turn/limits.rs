@@ -1,12 +1,11 @@
 //! What a call is taken to cost before it is made.
 
+pub(super) use crate::port::tokens_of;
 use crate::{
     model::{Amounts, Attempt, Dimension, ModelRef, NoAllowance, Price},
+    port::BYTES_PER_TOKEN,
     turn::{Turn, run::Run},
 };
-
-/// Bytes of text that make a token, roughly, in every model family.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// Fewer output tokens than this are not worth a call: it is refused instead.
 const LEAST_OUTPUT: u64 = 256;
@@ -101,11 +100,6 @@ pub(super) fn request_bytes(run: &Run, turn: &Turn) -> usize {
 pub(super) fn head_bytes(run: &Run, turn: &Turn) -> usize {
     let tools = usize::try_from(run.spec.schema_bytes).unwrap_or(usize::MAX);
     turn.system_bytes(run).saturating_add(tools)
-}
-
-/// The tokens of so many bytes, roughly.
-pub(super) const fn tokens_of(bytes: u64) -> u64 {
-    bytes / BYTES_PER_TOKEN
 }
 
 /// The bytes of so many tokens, roughly.

@@ -84,7 +84,7 @@ fn page(prompt: &Prompt) -> String {
     let text = prompt.text();
     let of = |layer: &Layer| layer.of.map_or_else(|| "-".to_owned(), |of| of.to_string());
     let row = |name: &str, bytes: usize, of: String| {
-        [name.to_owned(), bytes.to_string(), tokens_of(bytes).to_string(), of]
+        [name.to_owned(), bytes.to_string(), tokens_of(bytes as u64).to_string(), of]
     };
     let layers = prompt.layers.iter().map(|layer| row(&layer.name, layer.text.len(), of(layer)));
     let rows: Vec<_> = layers.chain([row("total", text.len(), "-".into())]).collect();
@@ -96,14 +96,14 @@ fn object(prompt: &Prompt) -> Value {
     let layer = |layer: &Layer| {
         let bytes = layer.text.len();
         json!({
-            "name": layer.name, "bytes": bytes, "tokens": tokens_of(bytes), "of": layer.of, "text": layer.text,
+            "name": layer.name, "bytes": bytes, "tokens": tokens_of(bytes as u64), "of": layer.of, "text": layer.text,
         })
     };
     let text = prompt.text();
     json!({
         "layers": prompt.layers.iter().map(layer).collect::<Vec<_>>(),
         "bytes": text.len(),
-        "tokens": tokens_of(text.len()),
+        "tokens": tokens_of(text.len() as u64),
         "text": text,
     })
 }

@@ -18,10 +18,6 @@ pub struct PromptSection {
     pub context_file_bytes: Count,
     /// Bytes of all context files.
     pub context_bytes: Count,
-    /// Characters of the memory.
-    pub memory_chars: Count,
-    /// Characters of what is known of the user.
-    pub user_chars: Count,
 }
 
 /// `skills`.
@@ -34,15 +30,13 @@ pub struct SkillsSection {
 
 impl PromptSection {
     /// Each with its key.
-    pub(super) fn caps(&self) -> [(&'static str, u32); 7] {
+    pub(super) fn caps(&self) -> [(&'static str, u32); 5] {
         [
             ("prompt.identity_bytes", self.identity_bytes.0),
             ("prompt.guidance_bytes", self.guidance_bytes.0),
             ("prompt.skills_bytes", self.skills_bytes.0),
             ("prompt.context_file_bytes", self.context_file_bytes.0),
             ("prompt.context_bytes", self.context_bytes.0),
-            ("prompt.memory_chars", self.memory_chars.0),
-            ("prompt.user_chars", self.user_chars.0),
         ]
     }
 }

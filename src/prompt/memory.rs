@@ -12,7 +12,7 @@ const BYTES: usize = 4;
 
 /// What the agent has noted.
 pub(super) fn build(ground: &Ground<'_>) -> Cut {
-    let most = ground.caps.memory_chars.0 as usize;
+    let most = ground.memory.memory_chars.0 as usize;
     noted(ground, ("MEMORY.md", most), "What you have noted in earlier sessions; it may be out of date.")
 }
 

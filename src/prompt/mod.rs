@@ -25,7 +25,7 @@ use hermod_actors::port::{ContextEngine, ContextError, Layer, Occasion, Prompt};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    config::{Config, PromptSection},
+    config::{Config, Memory, PromptSection},
     spec,
     tool::skills::SkillFolders,
 };
@@ -57,6 +57,7 @@ const LAYERS: &[(&str, Build)] = &[
 struct Ground<'a> {
     state: &'a Path,
     caps: &'a PromptSection,
+    memory: Memory,
     skills: &'a SkillFolders,
     occasion: &'a Occasion,
 }
@@ -69,6 +70,7 @@ pub struct LayeredPrompt(Arc<Sources>);
 struct Sources {
     state: PathBuf,
     caps: PromptSection,
+    memory: Memory,
     skills: SkillFolders,
 }
 
@@ -76,13 +78,13 @@ impl LayeredPrompt {
     /// By this configuration, with what is in this state directory.
     pub fn new(config: &Config, state: &Path) -> Self {
         let (state, skills) = (state.to_owned(), spec::skills(config, state));
-        Self(Arc::new(Sources { state, caps: config.prompt, skills }))
+        Self(Arc::new(Sources { state, caps: config.prompt, memory: config.memory, skills }))
     }
 
     /// Builds it, and reads files for that. It fails only if an identity of the user's own cannot be read.
     pub fn build(&self, occasion: &Occasion) -> Result<Prompt, ContextError> {
-        let Sources { state, caps, skills } = &*self.0;
-        let ground = Ground { state, caps, skills, occasion };
+        let Sources { state, caps, memory, skills } = &*self.0;
+        let ground = Ground { state, caps, memory: *memory, skills, occasion };
         let layer = |(name, build): &(&str, Build)| {
             let Cut { text, of } = match build {
                 Build::Always(build) => build(&ground),

@@ -283,7 +283,7 @@ fn notes_are_cut_by_characters() {
     world(&fits).check("memory", &fence(&fits), None);
     let cut = format!("{fits}\n[cut: 4400 of 4402 bytes shown]");
     world(&(fits.clone() + "ü")).check("memory", &fence(&cut), Some(4_402));
-    let user = World::new().set("[prompt]\nuser_chars = 2").with("state/memories/USER.md", "abc");
+    let user = World::new().set("[memory]\nuser_chars = 2").with("state/memories/USER.md", "abc");
     user.check_parts("user", &["\nab\n[cut: 2 of 3 bytes shown]\n"], &[]);
     let gone = World::new().with("state/memories/x", "").linked("state/memories/MEMORY.md", "nowhere");
     gone.check("memory", "[left out: MEMORY.md: No such file or directory (os error 2)]", None);
