@@ -135,11 +135,13 @@ async fn what_is_not_acceptable_is_named() {
     check(&place, add("The first."), "The first.").await;
     check(&place, add("The second."), "The first.\n§\nThe second.").await;
     let several = check_refused(&place, remove("The"), "`old_text` is in 2 of the entries").await;
-    let entries = json!([{ "characters": 10, "text": "The first." }, { "characters": 11, "text": "The second." }]);
+    let entries =
+        json!([{ "characters": 10, "text": "The first." }, { "characters": 11, "text": "The second." }]);
     assert_eq!((&several["entries"], &several["field"]), (&entries, &json!("old_text")));
     let none = check_refused(&place, replace("third", "x"), "`old_text` is in none").await;
     assert_eq!(none["entries"], entries);
-    let long = check_refused(&place, add(&"x".repeat(40)), "67 characters long, 7 over its limit of 60").await;
+    let long =
+        check_refused(&place, add(&"x".repeat(40)), "67 characters long, 7 over its limit of 60").await;
     assert_eq!((&long["entries"], &long["used"], &long["limit"]), (&entries, &json!(24), &json!(60)));
     check_refused(&place, add("a\u{200b}b"), "U+200B as character 2").await;
     check_refused(&place, add("a\n§\nb"), "a line `§`").await;
@@ -210,7 +212,10 @@ async fn a_call_that_is_repeated_after_a_crash_finds_its_own_result() {
         assert_eq!(place.attempt((shelf, 1), &order).await.0, CallStatus::Ok);
         assert_eq!(place.content(), after);
         let (status, told) = place.attempt((shelf, 2), &order).await;
-        assert_eq!((status, &told["unchanged"], place.content().as_str()), (CallStatus::Ok, &json!(true), after));
+        assert_eq!(
+            (status, &told["unchanged"], place.content().as_str()),
+            (CallStatus::Ok, &json!(true), after)
+        );
         // The crash came behind the note and before the change: then it is made.
         place.write(before);
         assert_eq!(place.attempt((shelf, 3), &order).await.0, CallStatus::Ok);
@@ -272,7 +277,10 @@ fn two_calls_for_one_file_keep_their_order() {
 fn course() -> (Vec<Value>, Vec<String>) {
     let mut orders: Vec<_> = (1..=20).map(|n| add(&format!("fact {n} as it was learned"))).collect();
     for n in 1..=20 {
-        orders.push(replace(&format!("fact {n} "), &format!("fact {n} was wrong, and is fact {n} as it is known now")));
+        orders.push(replace(
+            &format!("fact {n} "),
+            &format!("fact {n} was wrong, and is fact {n} as it is known now"),
+        ));
         orders.push(if n % 2 == 0 { remove(&format!("fact {n} ")) } else { add(&format!("seen with {n}")) });
     }
     let mut entries: Vec<String> = Vec::new();
