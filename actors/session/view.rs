@@ -32,7 +32,7 @@ impl EncodedView {
         if !is_known || self.generation != turn.generation() {
             let (encoder, generation) = (Some(Arc::clone(encoder)), turn.generation());
             let head = self.head.take().filter(|_| is_known);
-            *self = Self { encoder, generation, head, ..Self::default() };
+            *self = Self { encoder, head, generation, ..Self::default() };
         }
         let run = turn.current().map(|(run, _)| run);
         let head = match &self.head {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        CallId, ContextCompacted, FROM_RUNTIME, FailureClass, Irreducible, ModelFailed, ModelRef, Now, Place,
-        Rung, SummaryAnswered, SummaryStarted,
+        Body, CallId, ContextCompacted, FROM_RUNTIME, FailureClass, Irreducible, ModelFailed, ModelRef, Now,
+        Place, Rung, SummaryAnswered, SummaryStarted,
     },
     policy::{Billing, billing},
     turn::{
@@ -262,7 +262,20 @@ impl Turn {
 
 /// Folding.
 impl Turn {
-    pub(super) fn summary_started(&mut self, started: &SummaryStarted, active_ms: u64) {
+    /// What a record says of the view, or of a summary.
+    pub(super) fn fold_summary(&mut self, body: &Body, now: Now) {
+        if let Body::ContextCompacted(compacted) = body {
+            self.compacted(compacted);
+        } else if let Body::SummaryStarted(started) = body {
+            self.summary_started(started, now.active_ms);
+        } else if let Body::SummaryAnswered(answered) = body {
+            self.summary_answered(answered);
+        } else if let Body::SummaryFailed(failed) = body {
+            self.summary_failed(failed, now);
+        }
+    }
+
+    fn summary_started(&mut self, started: &SummaryStarted, active_ms: u64) {
         let Phase::Running(run) = &mut self.phase else { return };
         if run.summary_call() != started.asked.call {
             return;
@@ -273,7 +286,7 @@ impl Turn {
         compacting.asking.state = Asked::Started(Arc::clone(&started.asked));
     }
 
-    pub(super) fn summary_answered(&mut self, answered: &SummaryAnswered) {
+    fn summary_answered(&mut self, answered: &SummaryAnswered) {
         let Phase::Running(run) = &mut self.phase else { return };
         run.usage.add(&answered.usage.unwrap_or_default());
         let links = run.spec.compression.as_deref().map_or(0, |compression| compression.chain.len());
@@ -295,7 +308,7 @@ impl Turn {
         }
     }
 
-    pub(super) fn summary_failed(&mut self, failed: &ModelFailed, now: Now) {
+    fn summary_failed(&mut self, failed: &ModelFailed, now: Now) {
         self.learn(&failed.failure.class, failed.call);
         let Phase::Running(run) = &mut self.phase else { return };
         let asking = &mut run.compacting.asking;
@@ -335,7 +348,7 @@ impl Turn {
             }
         }
         if !matches!(compacted.by, Rung::Elided) {
-            self.summary = compacted.summary.clone();
+            self.summary.clone_from(&compacted.summary);
         }
         let Phase::Running(run) = &self.phase else { return };
         let size = limits::request_bytes(run, self);
@@ -376,7 +389,7 @@ fn stands_for(compacted: &ContextCompacted, first: Option<&str>, todo: Option<&s
         ("The todo list", todo),
     ] {
         if let Some(part) = part {
-            text.push_str(&format!("\n## {title}\n{part}\n"));
+            ["\n## ", title, "\n", part, "\n"].iter().for_each(|piece| text.push_str(piece));
         }
     }
     text.push_str("\nEnd of what stands for it; go on from here.]");

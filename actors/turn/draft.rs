@@ -66,6 +66,9 @@ impl Draft {
 
     /// Decides what one more input means.
     pub(crate) fn feed(&mut self, input: &Input) {
+        if self.heard_of_summary(input) {
+            return self.compress();
+        }
         match input {
             Input::Opened { key, prompt, incarnation, boot } => {
                 self.push(Body::SessionOpened(SessionOpened {
@@ -91,22 +94,10 @@ impl Draft {
                     parent: None,
                 })));
             }
-            Input::Leased { call, attempt, model } if call.is_summary() => {
-                self.ask_for_summary((*call, *attempt), model);
-            }
             Input::Leased { call, attempt, model } => self.ask(*call, *attempt, model),
-            Input::NoLease { call, attempt, skipped } if call.is_summary() => {
-                self.no_summary((*call, *attempt), skipped);
-            }
             Input::NoLease { call, attempt, skipped } => self.no_lease((*call, *attempt), skipped),
             Input::Permitted { call, attempt } => self.start(*call, *attempt),
-            Input::Answered { started, answer, .. } if started.call.is_summary() => {
-                self.summary_answered(started, answer);
-            }
             Input::Answered { started, answer, plans } => self.answered(started, answer, plans),
-            Input::ModelFailed { call, attempt, failure, .. } if call.is_summary() => {
-                self.summary_failed((*call, *attempt), failure);
-            }
             Input::ModelFailed { call, attempt, failure, outlook } => {
                 self.model_failed((*call, *attempt), failure, outlook);
             }

@@ -46,22 +46,11 @@ impl Turn {
                 }
             }
             Body::RunEnded(ended) => self.ended(ended, now),
-            Body::ModelStarted(started) => {
-                let started = Arc::new(ModelStarted::clone(started));
-                if let Phase::Running(run) = &mut self.phase {
-                    run.end_pause(now);
-                    let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
-                    self.prefix = Some(Prefix { model, spec });
-                }
-                if let Some(asking) = self.asked(started.call) {
-                    asking.since.get_or_insert(record.active_ms);
-                    asking.state = Asked::Started(started);
-                }
-            }
-            Body::ContextCompacted(compacted) => self.compacted(compacted),
-            Body::SummaryStarted(started) => self.summary_started(started, record.active_ms),
-            Body::SummaryAnswered(answered) => self.summary_answered(answered),
-            Body::SummaryFailed(failed) => self.summary_failed(failed, now),
+            Body::ModelStarted(started) => self.asks(started, now),
+            Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_) => self.fold_summary(&record.body, now),
             Body::ModelAnswered(answered) => self.answered(answered),
             Body::ModelFailed(failed) => self.failed(failed, now),
             Body::ModelWaiting(waiting) => self.waits(waiting, now),
@@ -90,6 +79,19 @@ impl Turn {
             if matches!(record.body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
                 run.note_progress(now);
             }
+        }
+    }
+
+    fn asks(&mut self, started: &ModelStarted, now: Now) {
+        let started = Arc::new(started.clone());
+        if let Phase::Running(run) = &mut self.phase {
+            run.end_pause(now);
+            let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
+            self.prefix = Some(Prefix { model, spec });
+        }
+        if let Some(asking) = self.asked(started.call) {
+            asking.since.get_or_insert(now.active_ms);
+            asking.state = Asked::Started(started);
         }
     }
 

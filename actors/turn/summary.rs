@@ -12,9 +12,9 @@ use crate::{
     },
     policy::Candidate,
     turn::{
-        Turn,
+        Input, Turn,
         asking::Asked,
-        compaction::{Compacting, Need},
+        compaction::{Compacting, Need, Room},
         draft::Draft,
         failing::reason,
         limits,
@@ -95,6 +95,30 @@ impl Turn {
 }
 
 impl Draft {
+    /// Takes in what is said of a call for a summary; says whether it was that.
+    pub(super) fn heard_of_summary(&mut self, input: &Input) -> bool {
+        if let Input::Leased { call, attempt, model } = input
+            && call.is_summary()
+        {
+            self.ask_for_summary((*call, *attempt), model);
+        } else if let Input::NoLease { call, attempt, skipped } = input
+            && call.is_summary()
+        {
+            self.no_summary((*call, *attempt), skipped);
+        } else if let Input::Answered { started, answer, .. } = input
+            && started.call.is_summary()
+        {
+            self.summary_answered(started, answer);
+        } else if let Input::ModelFailed { call, attempt, failure, .. } = input
+            && call.is_summary()
+        {
+            self.summary_failed((*call, *attempt), failure);
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// Does about the view what can be done at once.
     pub(super) fn compress(&mut self) {
         let mut passes = 0;
@@ -123,7 +147,7 @@ impl Draft {
             self.compact(by, place, summary);
             return true;
         }
-        let target = self.turn.room(run).map_or(0, |room| room.target());
+        let target = self.turn.room(run).map_or(0, Room::target);
         let size = limits::request_bytes(run, &self.turn);
         if asking.since.is_none() && size.saturating_sub(self.turn.history.elidable(to)) <= target {
             self.compact(Rung::Elided, to, None);
@@ -195,7 +219,7 @@ impl Draft {
     }
 
     /// Starts an attempt at a summary.
-    pub(super) fn ask_for_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
+    fn ask_for_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
         let Some(run) = self.run().filter(|_| self.may_start()) else { return };
         let compacting = &run.compacting;
         let is_wanted = run.summary_call() == call
@@ -218,7 +242,7 @@ impl Draft {
             usd: limits::money(run, known, (input, output)),
             ..Amounts::default()
         };
-        if let Some(why) = self.no_allowance_for_summary(run, &reserved) {
+        if let Some(why) = no_allowance(run, &reserved) {
             let failure = Failure::new(FailureClass::NotMade, why);
             return self.give_up_summary((call, attempt), failure);
         }
@@ -239,16 +263,6 @@ impl Draft {
         self.push(Body::SummaryStarted(Box::new(SummaryStarted { asked: Arc::new(asked), upto, to })));
     }
 
-    /// A summary must leave room for the call that it is for, and for the last one.
-    fn no_allowance_for_summary(&self, run: &Run, reserved: &Amounts) -> Option<String> {
-        let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
-            let left = run.left(dimension)?;
-            let needs = reserved.get(dimension).unwrap_or(0);
-            (needs > left / 3).then(|| format!("the run's {} do not suffice for a summary", dimension.name()))
-        });
-        tokens.or(usd)
-    }
-
     /// Whether this is the attempt at a summary that is under way.
     fn is_summarising(&self, call: CallId, attempt: Attempt) -> bool {
         let started = self.run().and_then(|run| run.compacting.asking.started());
@@ -256,7 +270,7 @@ impl Draft {
     }
 
     /// A model has answered; what is no summary is asked for again, and then elsewhere.
-    pub(super) fn summary_answered(&mut self, started: &ModelStarted, answer: &Answer) {
+    fn summary_answered(&mut self, started: &ModelStarted, answer: &Answer) {
         let (call, attempt) = (started.call, started.attempt);
         let Some(run) = self.run().filter(|_| self.is_summarising(call, attempt)) else {
             return self.late(started, answer);
@@ -320,7 +334,7 @@ impl Draft {
     }
 
     /// Nobody can be asked for a summary now: it is not waited for.
-    pub(super) fn no_summary(&mut self, (call, attempt): (CallId, Attempt), skipped: &[NotAnswered]) {
+    fn no_summary(&mut self, (call, attempt): (CallId, Attempt), skipped: &[NotAnswered]) {
         let failure = skipped.first().map(reason).cloned();
         let failure =
             failure.unwrap_or_else(|| Failure::new(FailureClass::NotMade, "there is no model to ask"));
@@ -360,4 +374,14 @@ impl Turn {
         let notes = notes.strip_suffix(&format!("{marker}\n\n")).unwrap_or(&notes);
         format!("{notes}{marker}").into()
     }
+}
+
+/// Why there is no allowance for a summary: it must leave room for the call that it is for, and for the last one.
+fn no_allowance(run: &Run, reserved: &Amounts) -> Option<String> {
+    let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
+        let left = run.left(dimension)?;
+        let needs = reserved.get(dimension).unwrap_or(0);
+        (needs > left / 3).then(|| format!("the run's {} do not suffice for a summary", dimension.name()))
+    });
+    tokens.or(usd)
 }

@@ -82,7 +82,7 @@ impl Entries {
 
     /// Puts an entry in the place of another one; if it is there already, the other one goes.
     pub(super) fn replace(&mut self, old: &str, new: &str) {
-        if self.has(new) {
+        if old != new && self.has(new) {
             return self.remove(old);
         }
         for entry in self.0.iter_mut().filter(|entry| *entry == old) {

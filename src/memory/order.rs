@@ -129,7 +129,7 @@ pub fn decide(
             }
         }
         (Action::Replace | Action::Remove, _) => {
-            match one(entries, order.old_text.as_deref().unwrap_or_default().trim()) {
+            match one(entries, order.old_text.as_deref().unwrap_or_default()) {
                 Ok(old) => Some(old),
                 Err(Missed::None(_)) if order.action == Action::Replace && entries.has(new) => {
                     return Ok(Made::Unchanged);
@@ -169,7 +169,7 @@ enum Missed {
 
 /// The one entry that has this text in it; one that is this text stands over others.
 fn one<'e>(entries: &'e Entries, text: &str) -> Result<&'e str, Missed> {
-    if let Some(same) = entries.all().iter().find(|entry| *entry == text) {
+    if let Some(same) = entries.all().iter().find(|entry| *entry == text.trim()) {
         return Ok(same);
     }
     let found: Vec<_> = entries.all().iter().filter(|entry| entry.contains(text)).collect();

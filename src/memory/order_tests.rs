@@ -60,6 +60,7 @@ fn entries_are_added_replaced_and_removed() {
     check("milk", &replace("tea", "milk"), "milk");
     check("tea\n§\nmilk", &remove("mil"), "tea");
     check("tea", &remove("tea"), "");
+    check("fact 1 is\n§\nfact 10 is", &remove("fact 1 "), "fact 10 is");
     // The whole entry names it, also if another one has it in it.
     check("tea\n§\ntea, green", &remove("tea"), "tea, green");
 }
