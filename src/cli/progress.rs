@@ -8,8 +8,8 @@ use std::{
 use hermod_actors::{
     Visible,
     model::{
-        Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, Flaw, ModelAnswered,
-        ModelFailed, ModelWaiting, Record, RunId, TodoItem, TodoList, TodoStatus, WhyAgain,
+        Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ContextCompacted, Flaw,
+        ModelAnswered, ModelFailed, ModelWaiting, Record, RunId, TodoItem, TodoList, TodoStatus, WhyAgain,
     },
 };
 
@@ -104,21 +104,10 @@ impl Progress {
             }
             Body::ModelAnswered(answered) => Some(self.answered(answered, now)),
             Body::ModelFailed(failed) => Some(failure(failed, record)),
-            Body::SummaryStarted(started) => {
-                let again = again(started.asked.attempt);
-                Some(format!("summary   asks {}{again}", started.asked.model))
-            }
-            Body::SummaryAnswered(answered) => {
-                answered.unusable.map(|why| format!("summary   of no use: {}", why.name()))
-            }
-            Body::SummaryFailed(failed) => Some(format!("summary   failed: {}", failed.failure)),
-            Body::ContextCompacted(compacted) => Some(format!(
-                "view      {}: {} tokens before, {} now, waited {}",
-                compacted.by.name(),
-                compacted.before,
-                compacted.after,
-                seconds(compacted.waited_ms)
-            )),
+            Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_) => view(&record.body),
             Body::ModelWaiting(waiting) => Some(waits(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
@@ -265,6 +254,26 @@ fn decision(answered: &ApprovalAnswered) -> String {
 
 fn again(attempt: u32) -> String {
     if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() }
+}
+
+/// What is said of a conversation that becomes too long.
+fn view(body: &Body) -> Option<String> {
+    if let Body::ContextCompacted(compacted) = body {
+        let ContextCompacted { by, before, after, waited_ms, .. } = &**compacted;
+        let waited = seconds(*waited_ms);
+        return Some(format!(
+            "view      {}: {before} tokens before, {after} now, waited {waited}",
+            by.name()
+        ));
+    }
+    if let Body::SummaryStarted(started) = body {
+        return Some(format!("summary   asks {}{}", started.asked.model, again(started.asked.attempt)));
+    }
+    if let Body::SummaryFailed(failed) = body {
+        return Some(format!("summary   failed: {}", failed.failure));
+    }
+    let Body::SummaryAnswered(answered) = body else { return None };
+    answered.unusable.map(|why| format!("summary   of no use: {}", why.name()))
 }
 
 /// A time as a person reads it: milliseconds below a second, else seconds with one decimal.

@@ -36,7 +36,11 @@ impl Task {
         let mut driver = Driver::new();
         let chain = match summariser {
             Summariser::Nobody => Vec::new(),
-            _ => vec!["s/small".parse().unwrap(), "p/m".parse().unwrap()],
+            Summariser::Good
+            | Summariser::FailsEverySecond
+            | Summariser::Silent
+            | Summariser::Verbose
+            | Summariser::TimesOut => vec!["s/small".parse().unwrap(), "p/m".parse().unwrap()],
         };
         let known = ModelTraits { window: Some(WINDOW), ..ModelTraits::default() };
         let compression =
@@ -97,15 +101,19 @@ impl Task {
                     self.driver.feed(&Input::Leased { call, attempt, model });
                 }
                 Effect::Ask { call, .. } if call.is_summary() => {
-                    let main = due.iter().find_map(|due| match due {
-                        Effect::Seek { call, attempt } if call.n == 0 => Some((*call, *attempt)),
-                        _ => None,
+                    let main = due.iter().find_map(|due| {
+                        let Effect::Seek { call, attempt } = due else { return None };
+                        (call.n == 0).then_some((*call, *attempt))
                     });
                     let (call, attempt) = main.unwrap();
                     self.driver.lease(call, attempt);
                 }
                 Effect::Ask { .. } => return self.look(),
-                other => panic!("{other:?}"),
+                other @ (Effect::Run { .. }
+                | Effect::End { .. }
+                | Effect::Await { .. }
+                | Effect::WakeAt(_)
+                | Effect::WakeAtActive(_)) => panic!("{other:?}"),
             }
         }
         panic!("nobody is asked: {:?}", self.driver.turn.due(self.driver.now));
@@ -120,7 +128,7 @@ impl Task {
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
         let text = match self.summariser {
-            Summariser::FailsEverySecond if self.asked % 2 == 0 => Err(FailureClass::Server),
+            Summariser::FailsEverySecond if self.asked.is_multiple_of(2) => Err(FailureClass::Server),
             Summariser::TimesOut => Err(FailureClass::Timeout { which: crate::model::Deadline::Call }),
             Summariser::Silent => Ok("  ".to_owned()),
             Summariser::Verbose => Ok(format!("{}{}", request.text, "y".repeat(20_000))),
@@ -158,18 +166,18 @@ impl Task {
     fn compactions(&self) -> Vec<(Rung, u64, u64)> {
         let bodies = self.driver.records.iter().map(|record| &record.body);
         bodies
-            .filter_map(|body| match body {
-                Body::ContextCompacted(compacted) => Some((compacted.by, compacted.before, compacted.after)),
-                _ => None,
+            .filter_map(|body| {
+                let Body::ContextCompacted(compacted) = body else { return None };
+                Some((compacted.by, compacted.before, compacted.after))
             })
             .collect()
     }
 
     fn ended(&self) -> Option<Ended> {
         let bodies = self.driver.records.iter().rev().map(|record| &record.body);
-        let mut ends = bodies.filter_map(|body| match body {
-            Body::RunEnded(ended) => Some(ended.ended.clone()),
-            _ => None,
+        let mut ends = bodies.filter_map(|body| {
+            let Body::RunEnded(ended) = body else { return None };
+            Some(ended.ended.clone())
         });
         ends.next()
     }
@@ -220,9 +228,9 @@ fn a_summary_that_is_none_is_asked_for_elsewhere_and_then_not_any_more() {
         .driver
         .records
         .iter()
-        .filter_map(|record| match &record.body {
-            Body::SummaryAnswered(answered) => Some((answered.unusable, answered.fallback)),
-            _ => None,
+        .filter_map(|record| {
+            let Body::SummaryAnswered(answered) = &record.body else { return None };
+            Some((answered.unusable, answered.fallback))
         })
         .collect();
     let empty = Some(Unusable::Empty);
@@ -235,9 +243,9 @@ fn what_cannot_be_made_shorter_ends_the_run_before_it_is_asked() {
     task.driver.submit_with(2, &"long ".repeat(40_000), |_| {});
     task.work(1);
     let driver = task.driver;
-    let ended = driver.records.iter().rev().find_map(|record| match &record.body {
-        Body::RunEnded(ended) => Some(ended.clone()),
-        _ => None,
+    let ended = driver.records.iter().rev().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended.clone())
     });
     let ended = ended.unwrap();
     assert_eq!((ended.run, ended.ended.outcome), (run(2), Outcome::Failed));

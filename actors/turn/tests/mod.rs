@@ -107,9 +107,9 @@ impl Driver {
 
     /// Submits run `n` with this input, and a spec that is changed so; the last one's, if there was one.
     pub(super) fn submit_with(&mut self, n: u128, input: &str, change: impl FnOnce(&mut RunSpec)) {
-        let last = self.records.iter().rev().find_map(|record| match &record.body {
-            Body::RunAccepted(accepted) => Some(RunSpec::clone(&accepted.spec)),
-            _ => None,
+        let last = self.records.iter().rev().find_map(|record| {
+            let Body::RunAccepted(accepted) = &record.body else { return None };
+            Some(RunSpec::clone(&accepted.spec))
         });
         let mut spec = last.unwrap_or_else(limits::spec);
         change(&mut spec);

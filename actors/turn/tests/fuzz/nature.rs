@@ -34,7 +34,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         |(provider, model): &(&str, &str)| ModelRef { provider: (*provider).into(), model: (*model).into() };
     let max_output = (!chance.one_in(3)).then_some(1 + chance.below(500));
     let window = chance.one_in(3).then(|| chance.pick(&[160, 300, 600, 2_000]));
-    let traits = ModelTraits { max_output, window, ..ModelTraits::default() };
+    let traits = ModelTraits { window, max_output, ..ModelTraits::default() };
     let compression = chance.one_in(2).then(|| Arc::new(compression(chance, traits)));
     let then = chance.pick(&[WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]);
     RunSpec {

@@ -127,7 +127,7 @@ impl Shown {
     }
 
     /// The view has become shorter at its beginning; what was not shown yet is there as it was.
-    pub(super) fn compacted(&mut self, turn: &Turn) -> Result<(), String> {
+    pub(super) fn compacted(&mut self, turn: &Turn) {
         let (view, _) = turn.render(Cursor::default());
         self.reread = view.len().saturating_sub(self.tail.get());
         // What was said to a run that ended before it was asked may be gone with that.
@@ -140,7 +140,6 @@ impl Shown {
             }
         }
         (self.cursor, self.grammar, self.sent) = (Cursor::default(), Grammar::default(), Vec::new());
-        Ok(())
     }
 
     /// All of the view is well formed and begins as what was sent.

@@ -125,13 +125,10 @@ impl Watch {
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
-            Body::ContextCompacted(compacted) => {
-                hold!(self.asked.is_none(), "{compacted:?} while {:?}", self.asked);
-                self.compacted(compacted, turn)?;
-            }
-            Body::SummaryStarted(started) => self.summary_started(started, self.seq)?,
-            Body::SummaryAnswered(answered) => self.summary_answered(answered)?,
-            Body::SummaryFailed(failed) => self.summary_failed(failed)?,
+            Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
                 self.family.ended(ended)?;

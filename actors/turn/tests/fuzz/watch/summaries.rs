@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{State, Watch};
 use crate::{
     model::{
-        Amounts, Attempt, CallId, ContextCompacted, ModelFailed, ModelStarted, RunId, RunSpec, Seq,
+        Amounts, Attempt, Body, CallId, ContextCompacted, ModelFailed, ModelStarted, RunId, RunSpec,
         SummaryAnswered, SummaryStarted, Usage,
     },
     policy::{Billing, billing},
@@ -43,10 +43,25 @@ impl Summaries {
 }
 
 impl Watch {
-    pub(super) fn summary_started(&mut self, started: &SummaryStarted, seq: Seq) -> Result<(), String> {
+    /// What a record says of the view, or of a summary.
+    pub(super) fn summary(&mut self, body: &Body, turn: &Turn) -> Result<(), String> {
+        if let Body::ContextCompacted(compacted) = body {
+            self.compacted(compacted, turn)
+        } else if let Body::SummaryStarted(started) = body {
+            self.summary_started(started)
+        } else if let Body::SummaryAnswered(answered) = body {
+            self.summary_answered(answered)
+        } else if let Body::SummaryFailed(failed) = body {
+            self.summary_failed(failed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn summary_started(&mut self, started: &SummaryStarted) -> Result<(), String> {
         let asked = &started.asked;
         hold!(self.summaries.is_idle(), "{started:?} while {:?}", self.summaries);
-        hold!(asked.view + 1 == seq, "{started:?} is record {seq}");
+        hold!(asked.view + 1 == self.seq, "{started:?} is record {}", self.seq);
         hold!(asked.reserved.iterations.is_none(), "{started:?} costs an iteration");
         hold!(asked.reserved.tokens > Some(asked.max_tokens), "{started:?} reserves too little");
         let compression = self.open_spec(asked.call.run)?.compression.clone();
@@ -64,7 +79,7 @@ impl Watch {
         Ok(asked)
     }
 
-    pub(super) fn summary_answered(&mut self, answered: &SummaryAnswered) -> Result<(), String> {
+    fn summary_answered(&mut self, answered: &SummaryAnswered) -> Result<(), String> {
         let asked = self.take_summary(answered.call, answered.attempt)?;
         hold!(answered.unusable.is_some() == answered.text.is_empty(), "{answered:?}");
         if let Some(usage) = &answered.usage {
@@ -73,7 +88,7 @@ impl Watch {
         Ok(())
     }
 
-    pub(super) fn summary_failed(&mut self, failed: &ModelFailed) -> Result<(), String> {
+    fn summary_failed(&mut self, failed: &ModelFailed) -> Result<(), String> {
         // Where nobody can be asked, no attempt was under way.
         if self.summaries.is_idle() {
             hold!(failed.retry_at.is_none(), "{failed:?} of nothing");
@@ -86,11 +101,13 @@ impl Watch {
         Ok(())
     }
 
-    pub(super) fn compacted(&mut self, compacted: &ContextCompacted, turn: &Turn) -> Result<(), String> {
+    fn compacted(&mut self, compacted: &ContextCompacted, turn: &Turn) -> Result<(), String> {
+        hold!(self.asked.is_none(), "{compacted:?} while {:?}", self.asked);
         hold!(compacted.after < compacted.before, "{compacted:?} makes nothing shorter");
         hold!(self.summaries.is_idle(), "{compacted:?} while {:?}", self.summaries);
         self.summaries.changed = true;
-        self.shown.compacted(turn)
+        self.shown.compacted(turn);
+        Ok(())
     }
 
     fn open_spec(&mut self, run: RunId) -> Result<&Arc<RunSpec>, String> {
