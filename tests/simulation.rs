@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ops::Range,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -20,6 +20,9 @@ use tokio::time::Instant;
 
 /// How many seeds are tried if nothing else is said.
 const SEEDS: u64 = 2_000;
+/// Other seeds than these are asked for everything that there is only if they are so many: then the rarest comes about for
+/// certain. These are the same each time.
+const CERTAIN: u64 = 20_000;
 /// Seeds that a thread takes at once.
 const BLOCK: u64 = 16;
 
@@ -28,8 +31,8 @@ const BLOCK: u64 = 16;
 struct Seen {
     seeds: u64,
     failures: Vec<Plan>,
-    /// The kinds of records, and what went wrong as it was planned.
-    reached: BTreeSet<&'static str>,
+    /// The kinds of records, and what went wrong as it was planned: in how many seeds.
+    reached: BTreeMap<&'static str, u64>,
     /// In how many seeds something did.
     faulty: u64,
 }
@@ -43,16 +46,21 @@ impl Seen {
         self.seeds += 1;
         self.faulty += u64::from(!report.wrongs.is_empty());
         let kinds = report.journals.iter().flat_map(|(_, records)| records);
-        self.reached.extend(kinds.map(|(_, kind)| kind.name()).chain(report.wrongs));
+        let met: BTreeSet<_> = kinds.map(|(_, kind)| kind.name()).chain(report.wrongs).collect();
+        self.reaches(met.into_iter().map(|what| (what, 1)));
         if !is_sound {
             self.failures.push(plan);
         }
         is_sound
     }
 
+    fn reaches(&mut self, what: impl Iterator<Item = (&'static str, u64)>) {
+        what.for_each(|(what, times)| *self.reached.entry(what).or_default() += times);
+    }
+
     fn and(mut self, other: Self) -> Self {
         self.failures.extend(other.failures);
-        self.reached.extend(other.reached);
+        self.reaches(other.reached.into_iter());
         Self { seeds: self.seeds + other.seeds, faulty: self.faulty + other.faulty, ..self }
     }
 }
@@ -112,22 +120,22 @@ fn no_seed_violates_an_invariant() {
         panic!("seeds {numbers:?} fail; what is left of the first when it is shrunk:\n{shortest}");
     }
     let wanted: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).chain(WRONGS).collect();
+    let reached: BTreeSet<&str> = seen.reached.keys().copied().collect();
     let (missed, strange): (Vec<_>, Vec<_>) =
-        (wanted.difference(&seen.reached).collect(), seen.reached.difference(&wanted).collect());
+        (wanted.difference(&reached).collect(), reached.difference(&wanted).collect());
+    let rarest = seen.reached.iter().min_by_key(|(_, times)| **times);
     let (seconds, tried) = (began.elapsed().as_secs_f64(), u32::try_from(seen.seeds).unwrap());
     println!(
         "{tried} seeds on {threads} threads in {seconds:.1} s, {:.0} a second; in {} of them something went wrong as planned; \
-         {} of {} kinds of records and faults were met",
+         {} of {} kinds of records and faults were met, the rarest in {rarest:?}",
         f64::from(tried) / seconds,
         seen.faulty,
         wanted.len() - missed.len(),
         wanted.len(),
     );
     assert!(strange.is_empty(), "records and faults that nobody knows: {strange:?}");
-    assert!(
-        seen.seeds < SEEDS || missed.is_empty(),
-        "records and faults of which none came about: {missed:?}"
-    );
+    let is_asked = (seeds.start == 0 && seeds.end >= SEEDS) || seen.seeds >= CERTAIN;
+    assert!(!is_asked || missed.is_empty(), "records and faults of which none came about: {missed:?}");
 }
 
 #[test]

@@ -312,7 +312,7 @@ impl State {
                 {
                     self.tasks.delegated((call, attempt), ground)
                 }
-                Effect::Await { call, n } => {
+                Effect::Await { call, n, .. } => {
                     let child = turn.subagent(call, n);
                     child.into_iter().for_each(|child| self.wiring.ring(child.session));
                     Begun::Call(CancellationToken::new())

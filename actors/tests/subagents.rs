@@ -7,7 +7,9 @@ use hermod_actors::{
     RunRequest, RunResult, Runtime,
     model::{Account, Amounts, Delegation, Dimension, EffectClass, Outcome, RunRow, RunSpec, StopReason},
     port::{Journal, Read, Rows, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
+    testkit::{
+        FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
+    },
 };
 use serde_json::{Value, json};
 
@@ -45,7 +47,10 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 }
 
 async fn start(journal: &MemoryJournal) -> Runtime {
-    let journal: Arc<dyn Journal> = Arc::new(journal.clone());
+    start_on(Arc::new(journal.clone())).await
+}
+
+async fn start_on(journal: Arc<dyn Journal>) -> Runtime {
     let mut world = world(journal, model(), tools());
     let spec: &mut RunSpec = &mut world.defaults.spec;
     spec.tools.insert(0, "delegate_task".into());
@@ -142,6 +147,31 @@ async fn a_parent_that_is_stopped_stops_what_is_below() {
     let rows = runtime.list(None, 10).await.unwrap();
     let outcomes: Vec<_> = rows.iter().map(|row| row.ended.as_ref().map(|ended| ended.outcome)).collect();
     assert_eq!(outcomes, [Some(Outcome::Stopped); 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_was_being_stopped_ends_at_rest_with_what_is_below() {
+    let behind = json!({"goal": "work hard", "background": true});
+    for task in ["give slow", "give give slow", &format!("give {behind}")] {
+        let journal = MemoryJournal::new();
+        let slow = FaultyJournal::new(Arc::new(journal.clone()), JournalFault::Slow(STEP), 1);
+        let dead = start_on(Arc::new(slow)).await;
+        let run = dead.submit(RunRequest::new(task)).await.unwrap().run;
+        while dead.open_runs().await.unwrap().len() < 2 {
+            tokio::time::sleep(STEP / 4).await;
+        }
+        dead.stop(run, StopReason::Command).await.unwrap();
+        // The process dies before the subagent has heard of it.
+        let journal = journal.reopened();
+        let runtime = start(&journal).await;
+        assert_eq!(runtime.open_runs().await.unwrap().len(), 2, "{task}");
+        let stopped = runtime.stop_at_rest(run, StopReason::Command);
+        tokio::time::timeout(STEP * 60, stopped).await.expect(task).unwrap();
+        assert!(runtime.open_runs().await.unwrap().is_empty(), "{task}");
+        let outcome = runtime.row(run).await.unwrap().ended.map(|ended| ended.outcome);
+        assert_eq!(outcome, Some(Outcome::Stopped), "{task}");
+        assert!(journal.inboxes().is_empty(), "{task}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,8 +101,8 @@ pub(crate) enum Effect {
     End { call: CallId, attempt: Attempt },
     /// Wait for what the call needs before it may start: a lease (n = 0) or a permit.
     Seek { call: CallId, attempt: Attempt },
-    /// See to it that this subagent is at work: its end is heard from the inbox.
-    Await { call: CallId, n: u32 },
+    /// See to it that this subagent is at work, or `ends` because it was told to: its end is heard from the inbox.
+    Await { call: CallId, n: u32, ends: bool },
     /// Wake up at this time of the wall clock.
     WakeAt(Timestamp),
     /// Wake up when the session has been alive so long, in milliseconds.
@@ -125,7 +125,7 @@ impl Effect {
 
     /// Whether something is brought to its end.
     pub(crate) const fn is_end(&self) -> bool {
-        matches!(self, Self::End { .. })
+        matches!(self, Self::End { .. } | Self::Await { ends: true, .. })
     }
 
     /// Whether it is only a time to wake up.

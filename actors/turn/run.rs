@@ -334,7 +334,8 @@ impl Run {
             }
             Step::Asking(_) | Step::Said(_) => {}
         }
-        due.extend(self.live().map(|subagent| Effect::Await { call: subagent.call, n: subagent.n }));
+        let ends = !self.lets_calls_end();
+        due.extend(self.live().map(|subagent| Effect::Await { call: subagent.call, n: subagent.n, ends }));
         if self.stopping.is_none() && !self.is_uncounted(now) {
             due.extend(self.time_limits(now).map(|(end, ..)| Effect::WakeAtActive(end)));
             due.extend(self.stall(now).map(|(end, _)| Effect::WakeAtActive(end)));

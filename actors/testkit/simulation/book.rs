@@ -13,7 +13,7 @@ use crate::{
         Account, AccountId, Attempt, Body, CallId, Cause, Dimension, Ended, Record, RunId, Seq, SessionId,
         Verdict,
     },
-    port::{Append, Appended},
+    port::{Append, Appended, InboxItem},
 };
 
 /// Something that must not be.
@@ -98,12 +98,24 @@ impl Book {
         Some((*session, **run))
     }
 
+    /// What of this lies in inboxes of sessions without an open run, with how many records these have.
+    pub(super) fn left_over(
+        &self,
+        inboxes: Vec<(SessionId, InboxItem)>,
+    ) -> Vec<(SessionId, InboxItem, usize)> {
+        let records = |session| self.journals.get(&session).map_or(&[][..], Vec::as_slice);
+        let left = inboxes.into_iter().filter(|(session, _)| !self.has_open(records(*session)));
+        left.map(|(session, item)| (session, item, records(session).len())).collect()
+    }
+
+    /// Whether one of the runs in a session's records has not ended.
+    fn has_open(&self, records: &[Arc<Record>]) -> bool {
+        records.iter().filter_map(|record| record.body.run()).any(|run| self.open.contains(&run))
+    }
+
     /// Where the sessions with open runs stand: their last records.
     pub(super) fn stand(&self) -> Vec<String> {
-        let is_open = |records: &[Arc<Record>]| {
-            records.iter().filter_map(|record| record.body.run()).any(|run| self.open.contains(&run))
-        };
-        let open = self.journals.iter().filter(|(_, records)| is_open(records));
+        let open = self.journals.iter().filter(|(_, records)| self.has_open(records));
         let stand = |(session, records): (&SessionId, &Vec<Arc<Record>>)| {
             let last = records.iter().rev().take(4).map(|record| record.body.kind().name());
             format!("{session} stands at {:?}", last.collect::<Vec<_>>())
@@ -272,4 +284,26 @@ fn ended(record: &Record) -> Option<(CallId, Attempt)> {
 /// The key of a session of the plan.
 pub(super) fn session_key(session: usize) -> Arc<str> {
     format!("session-{session}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Outcome, Raised, RunEnded, RunReopened, Timestamp, Usage};
+
+    #[test]
+    fn only_what_lies_with_sessions_without_an_open_run_is_left_over() {
+        let (session, run, mut book) = (SessionId::from_bits(1), RunId::from_bits(2), Book::default());
+        let record = |body| Arc::new(Record { at: Timestamp::default(), active_ms: 0, body });
+        let ended = Ended { outcome: Outcome::Completed, cause: None };
+        let end = Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() });
+        let begin = Body::RunReopened(RunReopened { run, leg: 2, by: Raised::default() });
+        for (body, seq, is_left) in [(end.clone(), 1, true), (begin, 2, false), (end, 3, true)] {
+            book.extend(session, seq, &[record(body)]);
+            let item: InboxItem = "1".into();
+            let left = book.left_over(vec![(session, Arc::clone(&item))]);
+            let last = usize::try_from(seq).unwrap_or(0);
+            assert_eq!(left, if is_left { vec![(session, item, last)] } else { Vec::new() }, "{seq}");
+        }
+    }
 }

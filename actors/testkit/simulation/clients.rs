@@ -198,7 +198,9 @@ impl Clients {
     async fn events(&self, clients: &mut JoinSet<()>) {
         for (at, n, event) in self.still_to_come() {
             tokio::time::sleep(self.at(at)).await;
-            self.outside.lock().book.fired.insert(n);
+            if !event.decides() {
+                self.outside.lock().book.fired.insert(n);
+            }
             match event {
                 Event::Crash(pause) => {
                     self.outside.goes_wrong(event.name());
@@ -226,7 +228,7 @@ impl Clients {
                 | Event::StopSubagent(_)
                 | Event::Again(_)
                 | Event::Decide(_)
-                | Event::DecideAtRest(_) => drop(clients.spawn(self.clone().do_it(n, event))),
+                | Event::DecideAtRest(_) => drop(clients.spawn(self.clone().do_it_meanwhile(n, event))),
             }
         }
         never().await;

@@ -112,7 +112,7 @@ struct Life<'a> {
 
 impl Life<'_> {
     async fn live(self) -> End {
-        self.outside.begins(self.reboots);
+        self.outside.begins(&self.journal.inner, self.reboots);
         let runtime = match Runtime::start(self.world()).await {
             Ok(runtime) => Arc::new(runtime),
             Err(reason) => return End::Terminated(reason),

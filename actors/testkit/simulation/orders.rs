@@ -21,7 +21,7 @@ use crate::{
 
 /// Longer than a model needs for an answer, in milliseconds.
 const SLOW: u64 = 2_000;
-/// Between two looks at what models are asked.
+/// Between two looks at what models, or persons, are asked.
 const LOOK: Duration = Duration::from_millis(25);
 /// Then it is given up.
 const LOOKS: u32 = 400;
@@ -34,14 +34,26 @@ impl Clients {
         for (at, n, event) in self.still_to_come() {
             let rests =
                 matches!(event, Event::StopAtRest(_) | Event::DecideAtRest(_) | Event::RaiseAtRest(..));
-            if at <= self.outside.now() && rests {
+            let is_idle = event.decides() && self.outside.lock().book.questions().is_empty();
+            if at <= self.outside.now() && rests && !is_idle {
                 self.outside.lock().book.fired.insert(n);
                 self.clone().do_it(n, event).await;
             }
         }
     }
 
-    pub(super) async fn do_it(self, n: usize, event: Event) {
+    /// Does it while sessions go on. What was let go on at rest is taken up by whoever has ordered it: nobody else does, if
+    /// its session is not live, and whether it goes on may be known only later.
+    pub(super) async fn do_it_meanwhile(self, n: usize, event: Event) {
+        self.clone().do_it(n, event).await;
+        let Event::RaiseAtRest(run, _) = event else { return };
+        let Some(Accepted { session, .. }) = self.outside.lock().run(run) else { return };
+        if let Err(error) = self.runtime.revive(session) {
+            self.unless_terminated("revive", &error);
+        }
+    }
+
+    async fn do_it(self, n: usize, event: Event) {
         let name = event.name();
         match event {
             Event::Strike(who, how) => self.strike(who, how).await,
@@ -65,12 +77,12 @@ impl Clients {
                 }
             }
             Event::Decide(verdict) => {
-                for call in self.questions(name) {
+                for call in self.questions(n, name).await {
                     self.decide(call, verdict).await;
                 }
             }
             Event::DecideAtRest(verdict) => {
-                for call in self.questions(name) {
+                for call in self.questions(n, name).await {
                     let decided = self.runtime.decide_at_rest(call, verdict).await;
                     self.decided((call, verdict), decided.map(drop));
                 }
@@ -103,11 +115,21 @@ impl Clients {
         Some(known)
     }
 
-    fn questions(&self, name: &'static str) -> Vec<CallId> {
-        let mut inner = self.outside.lock();
-        let questions = inner.book.questions();
-        inner.book.wrongs.extend(questions.first().map(|_| name));
-        questions
+    /// What is asked, as soon as something is; what is not decided in this life is in the next.
+    async fn questions(&self, n: usize, name: &'static str) -> Vec<CallId> {
+        for _ in 0..LOOKS {
+            {
+                let mut inner = self.outside.lock();
+                let questions = inner.book.questions();
+                if !questions.is_empty() {
+                    inner.book.fired.insert(n);
+                    inner.book.wrongs.insert(name);
+                    return questions;
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Vec::new()
     }
 
     async fn stop(&self, run: RunId) {

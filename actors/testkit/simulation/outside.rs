@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     model::{Attempt, CallId, SessionId, Timestamp, Usage},
-    port::{Clock, Journal, Write, Written},
+    port::{Clock, InboxItem, Journal, Write, Written},
     testkit::{MemoryJournal, clock::BEGINNING},
 };
 
@@ -49,6 +49,9 @@ pub(super) struct Inner {
     pub(super) tells: Option<SessionId>,
     /// What a process has written that is gone, with its own handle of the store, and before which commit it arrives.
     pub(super) stray: Option<(MemoryJournal, Vec<Write>, u64)>,
+    /// What lay in inboxes when the present life began, of sessions that have no run to go on with, and how many records
+    /// each of these had.
+    pub(super) left: Vec<(SessionId, InboxItem, usize)>,
     /// What models of a session were shown last, without the postscript.
     pub(super) views: BTreeMap<SessionId, Vec<Value>>,
     /// What is done only once was done.
@@ -117,6 +120,7 @@ impl Outside {
             upset: None,
             tells: None,
             stray: None,
+            left: Vec::new(),
             views: BTreeMap::new(),
             once: BTreeSet::new(),
             counts: BTreeMap::new(),
@@ -132,9 +136,10 @@ impl Outside {
         self.lock().book.accuse(invariant, what);
     }
 
-    /// A process begins to live; within its tokio runtime. A machine that was started anew has no commands.
-    pub(super) fn begins(&self, reboots: bool) {
+    /// A process begins to live on a store; within its tokio runtime. A machine that was started anew has no commands.
+    pub(super) fn begins(&self, store: &MemoryJournal, reboots: bool) {
         let mut inner = self.lock();
+        inner.left = inner.book.left_over(store.inboxes());
         inner.began = Some(Instant::now());
         inner.settle();
         if reboots {

@@ -242,6 +242,13 @@ pub(super) enum Who {
     Subagent(usize),
 }
 
+impl Event {
+    /// Whether it waits for something that is asked.
+    pub(super) const fn decides(self) -> bool {
+        matches!(self, Self::Decide(_) | Self::DecideAtRest(_))
+    }
+}
+
 impl Plan {
     /// The seed that it was made of.
     pub const fn seed(&self) -> u64 {

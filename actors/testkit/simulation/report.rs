@@ -75,3 +75,77 @@ impl fmt::Display for Report {
         write!(f, "again: HERMOD_SEED={} cargo test --test simulation", self.plan.replay())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::plan::{CallPlan, Does, Event, Fault, House, Kind as Tool, Mishap, RunPlan, Step, What},
+        *,
+    };
+    use crate::model::{Amounts, Limits, Raised, WhenInDoubt};
+
+    const IDLE: u64 = 1_000;
+
+    fn look() -> Step {
+        let call = CallPlan { tool: Tool::Look, ms: 0, does: Does::Well, is_twin: false };
+        Step { ms: 1, calls: vec![call], ..Step::default() }
+    }
+
+    /// Without limits, at the beginning.
+    fn run(n: usize, steps: usize) -> RunPlan {
+        RunPlan {
+            n,
+            session: n,
+            at_ms: 0,
+            keyed: true,
+            limits: Limits { max_tokens: 300, ..Limits::default() },
+            in_doubt: WhenInDoubt::Tell,
+            patience_ms: 100,
+            encoder_panics: false,
+            delegation: None,
+            more: None,
+            steps: vec![look(); steps],
+            last: Step { ms: 1, ..Step::default() },
+        }
+    }
+
+    fn plan(runs: Vec<RunPlan>, faults: Vec<Fault>) -> Plan {
+        let house =
+            House { disk_ms: 0, links: 1, leases: 1, tool_calls: 1, is_watched: false, idle_ms: IDLE };
+        Plan { seed: 0, house, runs, tasks: Vec::new(), faults, is_whole: false }
+    }
+
+    /// How the last life ends, how often run 0 begins a leg, and which invariants do not hold.
+    #[track_caller]
+    fn check(plan: &Plan, (life, legs): (&str, usize), violated: &[&str]) {
+        let Report { violations, lives, journals, .. } = simulate(plan);
+        let is_leg = |(_, kind): &&(Timestamp, Kind)| matches!(kind, Kind::RunAccepted | Kind::RunReopened);
+        let first = journals.first().map_or(0, |(_, records)| records.iter().filter(is_leg).count());
+        let mut found: Vec<_> = violations.iter().map(|violation| violation.invariant).collect();
+        found.dedup();
+        assert_eq!((lives.last().map(String::as_str), first, &found[..]), (Some(life), legs, violated));
+    }
+
+    #[test]
+    fn what_is_raised_at_rest_goes_on_though_its_session_was_put_to_rest() {
+        let budget = Amounts { iterations: Some(1), ..Amounts::default() };
+        let first = RunPlan { limits: Limits { budget, ..run(0, 2).limits }, ..run(0, 2) };
+        let second = RunPlan { at_ms: IDLE * 20, ..run(1, 0) };
+        let by = Raised { budget: Amounts { iterations: Some(9), ..Amounts::default() }, wall_ms: None };
+        let raise = Fault { n: 0, what: What::At(IDLE * 10, Event::RaiseAtRest(0, by)) };
+        check(&plan(vec![first, second], vec![raise]), ("Done", 2), &[]);
+    }
+
+    #[test]
+    fn a_model_that_is_wrong_again_and_again_comes_to_an_end() {
+        let mishaps = vec![Mishap::Malformed, Mishap::UnknownTool];
+        let stubborn = RunPlan { last: Step { ms: 1, mishaps, ..Step::default() }, ..run(0, 0) };
+        check(&plan(vec![stubborn], Vec::new()), ("Done", 1), &[]);
+    }
+
+    #[test]
+    fn a_plan_that_goes_round_in_circles_is_told() {
+        let endless = run(0, 2_000);
+        check(&plan(vec![endless], Vec::new()), ("Done", 1), &["there is progress when faults stop"]);
+    }
+}

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::judge::{Found, Past};
-use crate::model::{Body, Inbox, RunId, SessionId};
+use crate::{
+    model::{Body, Inbox, RunId, SessionId},
+    port::InboxItem,
+};
 
 /// Whoever works for a run is heard by it, once; of a run that others have ended, at most once.
 pub(super) fn heard_once(past: &Past<'_>) -> Found {
@@ -30,13 +33,20 @@ pub(super) fn heard_once(past: &Past<'_>) -> Found {
 
 /// Nothing lies in an inbox that anybody could want.
 pub(super) fn all_is_heard(past: &Past<'_>) -> Found {
-    let left = past.inboxes.iter().filter(|(_, item)| match Inbox::read(item) {
+    let left = past.inboxes.iter().filter(|(session, item)| match Inbox::read(item) {
         // Nobody opens a session for what concerns a run that is over.
         Ok(Inbox::ChildEnded { call, .. }) => !past.is_buried(call.run),
-        Ok(Inbox::Stop { run, .. }) => !works_for_a_buried(past, run),
+        Ok(Inbox::Stop { run, .. }) => !works_for_a_buried(past, run) && !is_left_over(past, *session, item),
         Err(_) => true,
     });
     left.map(|(session, item)| format!("{item} lies in the inbox of {session}")).collect()
+}
+
+/// Whether the process that was told of it is dead, no run of the session was open by then, and nobody has come to the
+/// session since: whoever does reads it, and a stop says nothing to a run that has ended.
+fn is_left_over(past: &Past<'_>, session: SessionId, item: &InboxItem) -> bool {
+    let records = past.journals.get(&session).map_or(0, Vec::len);
+    past.inner.left.iter().any(|(of, left, had)| (*of, left, *had) == (session, item, records))
 }
 
 fn works_for_a_buried(past: &Past<'_>, run: RunId) -> bool {
@@ -46,4 +56,36 @@ fn works_for_a_buried(past: &Past<'_>, run: RunId) -> bool {
         }
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{super::outside::Outside, *};
+    use crate::model::{Ended, Outcome, Record, RunEnded, StopReason, Timestamp, Usage};
+
+    /// Whether a stop may lie in the inbox of a session with `records` records, which had `left` when the present life began
+    /// with it there, if it did.
+    #[track_caller]
+    fn check(records: usize, left: Option<usize>, may_lie: bool) {
+        let (session, run) = (SessionId::from_bits(1), RunId::from_bits(2));
+        let item = Inbox::Stop { run, reason: StopReason::Parent }.item();
+        let outside = Outside::new(0);
+        let mut inner = outside.lock();
+        inner.left.extend(left.map(|had| (session, Arc::clone(&item), had)));
+        let ended = Ended { outcome: Outcome::Completed, cause: None };
+        let body = Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() });
+        let record = Arc::new(Record { at: Timestamp::default(), active_ms: 0, body });
+        let journals = BTreeMap::from([(session, vec![record; records])]);
+        let past = Past { journals, inboxes: vec![(session, item)], inner: &inner };
+        assert_eq!(all_is_heard(&past).is_empty(), may_lie);
+    }
+
+    #[test]
+    fn a_stop_is_left_over_only_if_nobody_came_to_its_session_since_a_process_died() {
+        check(5, Some(5), true);
+        check(5, Some(4), false);
+        check(5, None, false);
+    }
 }

@@ -123,7 +123,7 @@ const TWO: &str = r#"{"tasks":[{"goal":"look"},{"goal":"read"}]}"#;
 const BEHIND: &str = r#"{"goal":"look","background":true}"#;
 const DONE: (Outcome, &str) = (Outcome::Completed, r#"{"answer":"found"}"#);
 const FAILED: (Outcome, &str) = (Outcome::Failed, r#"{"outcome":"failed"}"#);
-const AWAIT: Effect = Effect::Await { call: tool(1, 1, 1), n: 0 };
+const AWAIT: Effect = Effect::Await { call: tool(1, 1, 1), n: 0, ends: false };
 
 #[test]
 fn a_task_begins_with_its_call_and_ends_it() {
@@ -256,6 +256,9 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     assert_eq!(decide(&driver, std::slice::from_ref(&stop)).send, [row_of(&driver, 1)]);
     assert_eq!(driver.feed(&stop), ["run.stopping"]);
     driver.crash();
+    let call = tool(1, 1, 1);
+    check(&driver, "u", &[Effect::End { call, attempt: 1 }, Effect::Await { call, n: 1, ends: true }]);
+    assert!(driver.turn.due(driver.now).iter().all(Effect::is_end), "also for a session at rest");
     assert_eq!(ends(&mut driver, 1, (Outcome::Stopped, "{}")), ["child.ended", "call.ended", "run.ended"]);
     check(&driver, "ucta", &[]);
     // With the start of the call in the same append.

@@ -205,7 +205,7 @@ impl Family {
 }
 
 fn awaits(effect: &Effect) -> Option<(CallId, u32)> {
-    if let Effect::Await { call, n } = effect { Some((*call, *n)) } else { None }
+    if let Effect::Await { call, n, .. } = effect { Some((*call, *n)) } else { None }
 }
 
 /// The run that a founded session begins with.

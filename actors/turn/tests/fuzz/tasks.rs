@@ -47,7 +47,7 @@ impl World {
 
     /// A task comes to its end in any way.
     pub(super) fn ends(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
-        if let Effect::Await { call, n } = self.tasks[at].effect {
+        if let Effect::Await { call, n, .. } = self.tasks[at].effect {
             return if chance.one_in(2) { self.rings((call, n), chance) } else { self.hand_in(chance) };
         }
         let Task { effect, doing, is_due } = self.take(at);
@@ -82,7 +82,7 @@ impl World {
 
     /// A task comes to its end in the best way.
     pub(super) fn succeeds(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
-        if let Effect::Await { call, n } = self.tasks[at].effect {
+        if let Effect::Await { call, n, .. } = self.tasks[at].effect {
             return self.rings((call, n), chance);
         }
         let Task { effect, doing, .. } = self.take(at);
