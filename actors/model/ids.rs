@@ -95,7 +95,11 @@ pub type Attempt = u32;
 /// Names one boot of one machine, as the kernel tells it.
 pub type BootId = String;
 
-/// Identifies one model or tool call: `<run>.<iteration>.<n>`, where n = 0 is the model's call.
+/// How a call for a summary is written.
+const SUMMARY: &str = "summary";
+
+/// Identifies one model or tool call: `<run>.<iteration>.<n>`, where n = 0 is the model's call. `<run>.<nth>.summary` is a
+/// call for the run's nth summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     /// The run it belongs to.
@@ -128,7 +132,8 @@ impl CallId {
 
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.run, self.iteration, self.n)
+        write!(f, "{}.{}.", self.run, self.iteration)?;
+        if self.is_summary() { f.write_str(SUMMARY) } else { fmt::Display::fmt(&self.n, f) }
     }
 }
 
@@ -140,7 +145,11 @@ impl FromStr for CallId {
             let mut parts = text.splitn(3, '.');
             let run = parts.next()?.parse().ok()?;
             let iteration = parts.next()?.parse().ok()?;
-            let n = parts.next()?.parse().ok()?;
+            let n = match parts.next()? {
+                SUMMARY => Self::SUMMARY,
+                // Else one call would have two names.
+                n => n.parse().ok().filter(|n| *n != Self::SUMMARY)?,
+            };
             Some(Self { run, iteration, n })
         };
         parse().ok_or_else(|| IdError {

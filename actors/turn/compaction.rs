@@ -49,6 +49,8 @@ pub(super) struct Compacting {
     pub(super) unusable: u32,
     /// Whether nobody is asked for a summary any more.
     pub(super) given_up: bool,
+    /// Whether nobody is before the run has to wait for it: ahead of that it has failed.
+    not_ahead: bool,
     /// The bytes of the request behind the last compression.
     size: usize,
 }
@@ -89,6 +91,7 @@ impl Compacting {
             chunks: 0,
             unusable: 0,
             given_up: false,
+            not_ahead: false,
             size,
         }
     }
@@ -130,8 +133,10 @@ impl Run {
 
     /// Follows with the clock since when the model call is wanted.
     pub(super) fn note_asked(&mut self, active_ms: u64) {
-        if !matches!(&self.step, Step::Asking(asking) if matches!(asking.state, Asked::Wanted(_))) {
-            self.asked_since = active_ms;
+        if matches!(&self.step, Step::Asking(asking) if matches!(asking.state, Asked::Wanted(_))) {
+            self.asked_since.get_or_insert(active_ms);
+        } else {
+            self.asked_since = None;
         }
     }
 
@@ -230,9 +235,13 @@ impl Turn {
             let main = run.model_call();
             due.retain(|effect| !matches!(effect, Effect::Seek { call, .. } if *call == main));
         }
-        let Compacting { asking, given_up, .. } = &run.compacting;
+        let Compacting { asking, given_up, not_ahead, .. } = &run.compacting;
         let (call, attempt) = (run.summary_call(), asking.attempt);
-        let wanted = matches!(need, Need::Now(_) | Need::Soon(_)) && !given_up;
+        let wanted = match need {
+            Need::Now(_) => !given_up,
+            Need::Soon(_) => !given_up && !not_ahead,
+            Need::Nothing | Need::Hopeless => false,
+        };
         let effect = match &asking.state {
             Asked::Started(_) => Some(Effect::Ask { call, attempt }),
             Asked::Wanted(_) if !wanted || run.compacting.ready().is_some() => None,
@@ -306,6 +315,7 @@ impl Turn {
             (asking.from, *unusable) = (link, 0);
             *given_up |= link >= links;
         }
+        self.try_again_when_needed();
     }
 
     fn summary_failed(&mut self, failed: &ModelFailed, now: Now) {
@@ -323,6 +333,20 @@ impl Turn {
         asking.state =
             Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted: None }));
         run.compacting.given_up |= failed.retry_at.is_none();
+        self.try_again_when_needed();
+    }
+
+    /// A summary that could not be had ahead is asked for once more when the run has to wait for it.
+    fn try_again_when_needed(&mut self) {
+        let Phase::Running(run) = &self.phase else { return };
+        let is_ahead = run.compacting.given_up && !matches!(self.need(run), Need::Now(_));
+        if let Phase::Running(run) = &mut self.phase
+            && is_ahead
+        {
+            let Compacting { asking, unusable, given_up, not_ahead, .. } = &mut run.compacting;
+            *asking = Asking { attempt: asking.attempt, ..Asking::first(0) };
+            (*unusable, *given_up, *not_ahead) = (0, false, true);
+        }
     }
 
     /// A provider has said that a request was too long: so much fits at most.

@@ -134,7 +134,7 @@ impl Turn {
             exhausted: None,
             stopping: None,
             compacting: Compacting::first(1, 0),
-            asked_since: now.active_ms,
+            asked_since: None,
             step: Step::Asking(Asking::first(0)),
         };
         run.step = Step::Asking(run.next_call());

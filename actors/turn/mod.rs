@@ -47,8 +47,8 @@ pub use waits::Waits;
 
 use crate::{
     model::{
-        ApprovalRequested, CallId, Durable, Incarnation, Message, ModelRef, ModelStarted, Now, PrefixChange,
-        Record, RunId, RunSpec, Seq, SessionId, Timestamp, TodoList,
+        ApprovalRequested, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, Now,
+        PrefixChange, Record, RunId, RunSpec, Seq, SessionId, Timestamp, TodoList,
     },
     policy::Candidate,
     turn::{
@@ -265,6 +265,8 @@ pub(crate) fn questions<'a>(
 /// The messages that the records of one run render to: for telling, never for doing.
 pub(crate) fn retold<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Message> {
     let mut turn = Turn::empty(session);
+    // All that was said is told, and not what a model was still shown of it.
+    let records = records.filter(|record| record.body.kind() != Kind::ContextCompacted);
     records.for_each(|record| turn.fold(record));
     turn.render(Cursor::default()).0
 }

@@ -73,7 +73,7 @@ pub(super) struct Run {
     /// What is done about a view that becomes too long.
     pub(super) compacting: Compacting,
     /// Since when the model call of the present iteration is wanted, on the session's active clock.
-    pub(super) asked_since: u64,
+    pub(super) asked_since: Option<u64>,
     pub(super) step: Step,
 }
 

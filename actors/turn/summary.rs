@@ -188,7 +188,7 @@ impl Draft {
     fn compact(&mut self, by: Rung, to: Place, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
         let before = limits::tokens_of(limits::request_bytes(run, &self.turn) as u64);
-        let waited_ms = self.now.active_ms.saturating_sub(run.asked_since);
+        let waited_ms = run.asked_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
         let mut compacted = ContextCompacted {
             run: run.id,
             lineage: self.lineage(),
