@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{End, History, Round, Step, beginning, behind};
+use super::{
+    CallResult, History,
+    rounds::{End, IMAGE_BYTES, Round, Step, beginning, behind},
+};
 use crate::model::{CallEnd, Place};
 
 /// Results of old calls that are longer are left out first, in bytes.
@@ -188,7 +191,7 @@ impl Round {
     fn request(&self) -> usize {
         let notes = [self.before.as_deref(), self.note.0.as_deref()];
         self.user.text.len()
-            + self.user.images.len() * super::IMAGE_BYTES
+            + self.user.images.len() * IMAGE_BYTES
             + notes.iter().flatten().map(|note| note.len()).sum::<usize>()
     }
 
@@ -211,7 +214,7 @@ impl Step {
         let results = self
             .results
             .iter()
-            .map(|result| result.end.content.len() + result.end.images.len() * super::IMAGE_BYTES);
+            .map(|result| result.end.content.len() + result.end.images.len() * IMAGE_BYTES);
         let bytes = self.answer.text.len()
             + self.answer.reasoning.len()
             + calls.sum::<usize>()
@@ -223,8 +226,8 @@ impl Step {
 
     fn elidable(&self) -> usize {
         let long = self.results.iter().filter_map(|result| elided(&result.end).map(|end| (result, end)));
-        let saved = |(result, end): (&super::CallResult, CallEnd)| {
-            let images = result.end.images.len() * super::IMAGE_BYTES;
+        let saved = |(result, end): (&CallResult, CallEnd)| {
+            let images = result.end.images.len() * IMAGE_BYTES;
             (result.end.content.len() + images).saturating_sub(end.content.len())
         };
         long.map(saved).sum()

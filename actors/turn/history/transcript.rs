@@ -1,6 +1,10 @@
 //! A part of a conversation as text, for whoever is to summarise it.
 
-use super::{End, History, Step, short::Part};
+use super::{
+    History,
+    rounds::{End, Step},
+    short::Part,
+};
 use crate::model::Place;
 
 /// Bytes of a text that are told; of a longer one its head and its tail.

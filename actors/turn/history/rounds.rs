@@ -1,0 +1,304 @@
+//! The rounds, and how they are rendered.
+
+use std::sync::Arc;
+
+use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
+
+use crate::model::{
+    AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep, Place,
+};
+
+/// What a picture is taken to be, in bytes of text: vendors count 1,000 to 2,000 tokens.
+pub(super) const IMAGE_BYTES: usize = 6_000;
+
+/// A conversation; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    pub(super) rounds: Vector<Round>,
+    /// What was before the first round, and before its first step.
+    pub(in crate::turn) gone: Place,
+    /// What the user said first of all, when that is gone.
+    pub(super) first: Option<Arc<str>>,
+    pub(super) bytes: usize,
+    pub(super) hash: Hash,
+    /// How often what was rendered has changed.
+    pub(super) generation: u32,
+}
+
+/// What a user said, what was done about it, and how it ended (absent while a run is at it).
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    pub(super) user: Content,
+    /// What stands for all that was before, behind it.
+    pub(super) before: Option<Arc<str>>,
+    /// What stands behind it.
+    pub(super) note: Note,
+    pub(super) steps: Vector<Arc<Step>>,
+    pub(super) end: Option<End>,
+}
+
+/// An answer that asked for calls, and their results: as many as it has calls, in their order.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) answer: Arc<AssistantMessage>,
+    pub(super) results: Vec<CallResult>,
+    /// What stands behind the last result.
+    pub(super) note: Note,
+}
+
+/// Text that is rendered inside of a message and is no part of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Note(pub(super) Option<Arc<str>>);
+
+/// The result of one call, under the names that the model is to see.
+#[derive(Debug, Clone)]
+pub(crate) struct CallResult {
+    /// The vendor's id of the call.
+    pub(crate) id: Arc<str>,
+    /// The tool's name.
+    pub(crate) tool: Arc<str>,
+    /// The end.
+    pub(crate) end: Arc<CallEnd>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    Answer(Arc<AssistantMessage>),
+    Closed(Arc<AssistantMessage>),
+}
+
+/// A place in the rendered list: what lies before it was seen already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cursor {
+    round: usize,
+    /// 0 before the user's message, n + 1 after n steps.
+    part: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            rounds: Vector::new(),
+            gone: Place::default(),
+            first: None,
+            bytes: 0,
+            hash: beginning(),
+            generation: 0,
+        }
+    }
+}
+
+impl History {
+    /// Begins a round. The one before has ended: the caller sees to it.
+    pub(crate) fn begin(&mut self, user: impl Into<Content>) {
+        debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
+        let round =
+            Round { user: user.into(), before: None, note: Note::default(), steps: Vector::new(), end: None };
+        self.count_user(&round);
+        self.rounds.push_back(round);
+    }
+
+    /// Takes in a conversation from outside, all rounds of which have ended.
+    pub(crate) fn recall(&mut self, past: &Past) {
+        for round in &past.rounds {
+            self.begin(Arc::clone(&round.user));
+            for PastStep { text, reasoning, calls } in &round.steps {
+                let results = calls.iter().map(|call| CallResult {
+                    id: call.call.id.as_str().into(),
+                    tool: call.call.name.as_str().into(),
+                    end: Arc::new(CallEnd::ok(&*call.result)),
+                });
+                let asked = calls.iter().map(|call| call.call.clone()).collect();
+                let answer = AssistantMessage {
+                    text: text.clone(),
+                    reasoning: reasoning.clone(),
+                    calls: asked,
+                    opaque: None,
+                };
+                self.step(Arc::new(answer), results.collect());
+            }
+            self.answer(&round.answer);
+        }
+    }
+
+    /// Adds an answer with the results of all its calls.
+    pub(crate) fn step(&mut self, answer: Arc<AssistantMessage>, results: Vec<CallResult>) {
+        debug_assert_eq!(answer.calls.len(), results.len(), "a call without its result");
+        let step = Step { answer, results, note: Note::default() };
+        self.count_step(&step);
+        if let Some(round) = self.rounds.back_mut() {
+            round.steps.push_back(Arc::new(step));
+        }
+    }
+
+    /// Adds a text to the last message, inside of it. The caller sees to it that no request has covered that message.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.count(&[b"note", text.as_bytes()]);
+        let Some(round) = self.rounds.back_mut() else { return };
+        match round.steps.back_mut() {
+            Some(step) => Arc::make_mut(step).note.add(text),
+            None => round.note.add(text),
+        }
+    }
+
+    /// Ends the round with its answer. Calls in it were never run and are not shown.
+    pub(crate) fn answer(&mut self, message: &Arc<AssistantMessage>) {
+        let message = match message.calls.is_empty() {
+            true => Arc::clone(message),
+            false => Arc::new(AssistantMessage { calls: Vec::new(), ..AssistantMessage::clone(message) }),
+        };
+        self.end(End::Answer(message));
+    }
+
+    /// Ends the round without an answer: the model will read how it ended.
+    pub(crate) fn close(&mut self, ended: &Ended) {
+        let text = format!("[This run ended without an answer: {ended}.]");
+        self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+    }
+
+    /// Ends the round with what was said last, and behind it how it ended.
+    pub(crate) fn close_behind(&mut self, text: &str, ended: &Ended) {
+        if text.trim().is_empty() {
+            return self.close(ended);
+        }
+        let text = format!("{text}\n\n[This run ended before its task was done: {ended}.]");
+        self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+    }
+
+    fn end(&mut self, end: End) {
+        let (End::Answer(message) | End::Closed(message)) = &end;
+        self.count_answer(&Arc::clone(message));
+        if let Some(round) = self.rounds.back_mut() {
+            round.end = Some(end);
+        }
+    }
+
+    /// The number of bytes that the model is to read, without what the wire format adds.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How often what was rendered has changed: what was rendered before is of no use then.
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The hash of everything in it.
+    pub(crate) const fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Renders what lies behind `from`, and says where it ends.
+    pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
+        let mut messages = Vec::new();
+        let mut at = from;
+        for round in behind(&self.rounds, from.round) {
+            if at.part == 0 {
+                messages.push(Message::User(round.message()));
+                at.part = 1;
+            }
+            for step in behind(&round.steps, at.part - 1) {
+                step.render(&mut messages);
+                at.part += 1;
+            }
+            let Some(End::Answer(message) | End::Closed(message)) = &round.end else { break };
+            messages.push(Message::Assistant(Arc::clone(message)));
+            at = Cursor { round: at.round + 1, part: 0 };
+        }
+        (messages, at)
+    }
+
+    pub(super) fn count(&mut self, parts: &[&[u8]]) {
+        let mut hasher = Hasher::default();
+        hasher.part(self.hash.as_bytes());
+        for part in parts {
+            hasher.part(part);
+            self.bytes += part.len();
+        }
+        self.hash = hasher.finish();
+    }
+
+    pub(super) fn count_user(&mut self, round: &Round) {
+        self.count(&[b"user", round.user.text.as_bytes()]);
+        self.count_images(&round.user.images);
+    }
+
+    pub(super) fn count_step(&mut self, step: &Step) {
+        self.count_answer(&step.answer);
+        for result in &step.results {
+            self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
+            self.count_images(&result.end.images);
+        }
+    }
+
+    pub(super) fn count_images(&mut self, images: &[Image]) {
+        for image in images {
+            self.count(&[b"image", image.artifact.handle.as_bytes()]);
+            self.bytes += IMAGE_BYTES;
+        }
+    }
+
+    pub(super) fn count_answer(&mut self, message: &AssistantMessage) {
+        let mut parts: Vec<&[u8]> = vec![b"assistant", message.text.as_bytes(), message.reasoning.as_bytes()];
+        for call in &message.calls {
+            parts.extend([call.id.as_bytes(), call.name.as_bytes(), call.arguments.as_bytes()]);
+        }
+        self.count(&parts);
+        if let Some(opaque) = &message.opaque {
+            let parts: Vec<String> = opaque.parts.iter().map(ToString::to_string).collect();
+            let mut parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+            parts.insert(0, b"opaque");
+            self.count(&parts);
+        }
+    }
+}
+
+/// What follows the first `seen`. A focus finds its place in the tree; an iterator that skips would walk through all of
+/// the history.
+pub(super) fn behind<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
+    list.focus().narrow(seen.min(list.len())..)
+}
+
+pub(super) fn beginning() -> Hash {
+    Hash::of(b"hermod view 1")
+}
+
+impl Round {
+    /// The user's message.
+    fn message(&self) -> Content {
+        match &self.before {
+            Some(before) => {
+                let note = self.note.0.as_deref().unwrap_or_default();
+                Content { note: Some(format!("{before}{note}").into()), ..self.user.clone() }
+            }
+            None => self.note.behind(self.user.clone()),
+        }
+    }
+}
+
+impl Step {
+    fn render(&self, to: &mut Vec<Message>) {
+        to.push(Message::Assistant(Arc::clone(&self.answer)));
+        let last = self.results.len();
+        to.extend((1..).zip(&self.results).map(|(n, result)| {
+            let content = Content::new(result.end.content.as_str(), result.end.images.as_slice());
+            Message::Tool {
+                call: Arc::clone(&result.id),
+                name: Arc::clone(&result.tool),
+                content: if n == last { self.note.behind(content) } else { content },
+            }
+        }));
+    }
+}
+
+impl Note {
+    fn add(&mut self, text: &str) {
+        let before = self.0.as_deref().unwrap_or_default();
+        self.0 = Some(format!("{before}{text}").into());
+    }
+
+    /// `content` with the note behind it.
+    fn behind(&self, content: Content) -> Content {
+        Content { note: self.0.clone(), ..content }
+    }
+}
