@@ -41,6 +41,8 @@ pub(super) struct Book {
     /// The runs that subagents have worked for, and their sessions.
     parents: BTreeMap<RunId, (RunId, SessionId)>,
     questions: BTreeSet<CallId>,
+    /// How often the views of sessions were made shorter.
+    compressed: BTreeMap<SessionId, u32>,
     /// Whoever waits until something is stored.
     pub(super) changed: Arc<Notify>,
     /// Commits that were begun, over all lives.
@@ -84,6 +86,11 @@ impl Book {
     /// The runs that have not ended.
     pub(super) fn open(&self) -> Vec<RunId> {
         self.open.iter().copied().collect()
+    }
+
+    /// How often the view of a session was made shorter.
+    pub(super) fn compressed(&self, session: SessionId) -> u32 {
+        self.compressed.get(&session).copied().unwrap_or(0)
     }
 
     /// Whether a run has not ended that has before.
@@ -178,9 +185,11 @@ impl Book {
         }
     }
 
-    /// What a record means for subagents, who are heard when they have ended and not before; and nobody has before them.
+    /// What a record means for its session's view, and for subagents, who are heard when they have ended and not before; and
+    /// nobody has before them.
     fn follow_up(&mut self, session: SessionId, record: &Record) {
         match &record.body {
+            Body::ContextCompacted(_) => *self.compressed.entry(session).or_default() += 1,
             Body::RunAccepted(accepted) => {
                 if let Some(parent) = accepted.parent {
                     self.parents.insert(accepted.run, (parent.call.run, session));

@@ -69,8 +69,12 @@ impl Clients {
             let mut open = self.outside.lock().book.open();
             // Of a run that was said to have ended and has not, nothing more is to be heard: the judge finds it.
             open.retain(|run| !self.outside.lock().book.results.contains_key(run));
-            if open.is_empty() {
+            let settled = self.outside.lock().settled;
+            if open.is_empty() && settled <= self.outside.now() {
                 return self.all_heard().await;
+            }
+            if open.is_empty() {
+                tokio::time::sleep(self.at(settled)).await;
             }
             for run in open {
                 self.wait(run).await;

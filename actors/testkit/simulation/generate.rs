@@ -6,6 +6,7 @@ use super::{
     plan::{
         CallPlan, CommitFault, Does, Event, Fault, House, Kind, Mishap, Pause, Plan, RunPlan, Step, What, Who,
     },
+    squeeze::Squeeze,
 };
 use crate::{
     model::{Amounts, Limits, Raised, Verdict, WhenInDoubt},
@@ -36,10 +37,11 @@ impl Plan {
         if dice.chance(25) {
             runs.iter_mut().for_each(|run| tasks.extend(delegates(&mut dice, run)));
         }
+        let squeeze = Squeeze::of(seed, &mut runs);
         let faults = dice.between(0, 6);
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
-        Self { seed, house, runs, tasks, faults, is_whole: true }
+        Self { seed, house, runs, tasks, faults, squeeze, is_whole: true }
     }
 }
 

@@ -7,11 +7,11 @@ use futures::FutureExt;
 use super::{
     book::is_burial,
     effects,
-    outside::{Inner, Outside},
+    outside::{Asked, Inner, Outside},
     spending, subagents, todo,
 };
 use crate::{
-    model::{Body, CallId, Kind, Outcome, Record, RunId, SessionId, Timestamp},
+    model::{Body, CallId, Kind, Outcome, Record, RunId, Rung, SessionId, Timestamp},
     port::{InboxItem, Journal, Read, Rows},
     testkit::MemoryJournal,
 };
@@ -215,8 +215,8 @@ fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
     views
 }
 
-/// Every message that was recorded stands in whatever is shown for the first time after it; but for one to a run that was
-/// ended before it began.
+/// Every message that was recorded stands in whatever is shown for the first time after it, until the view is cut behind its
+/// first showing; but for one to a run that was ended before it began.
 fn messages_are_shown(past: &Past<'_>) -> Found {
     let mut found = Found::new();
     for records in past.journals.values() {
@@ -226,9 +226,12 @@ fn messages_are_shown(past: &Past<'_>) -> Found {
             let number = message.text.strip_prefix("steer-").and_then(|text| text.strip_suffix('.'));
             let number: Option<usize> = number.and_then(|digits| digits.parse().ok());
             let began = views.iter().any(|(_, call)| call.run == message.run);
-            let after: Vec<CallId> =
-                views.iter().filter(|(view, _)| *view > at).map(|(_, call)| *call).collect();
-            let asked = past.inner.asked.iter().filter(|asked| after.contains(&asked.call));
+            let mut after = views.iter().filter(|(view, _)| *view > at).peekable();
+            let first = after.peek().map_or(records.len(), |(view, _)| *view);
+            let cut = (first..records.len()).find(|at| cuts(&records[*at])).unwrap_or(records.len());
+            let after: Vec<CallId> = after.filter(|(view, _)| *view < cut).map(|(_, call)| *call).collect();
+            let is_cut = |asked: &Asked| records[cut..].iter().any(|record| starts(record, asked));
+            let asked = past.inner.asked.iter().filter(|asked| after.contains(&asked.call) && !is_cut(asked));
             let not_shown = asked.filter(|asked| number.is_none_or(|number| !asked.shown.contains(&number)));
             // What is said to a run that waits behind others is shown when that begins.
             let too_early = |call: CallId| !began || is_before(records, call, message.run);
@@ -238,6 +241,16 @@ fn messages_are_shown(past: &Past<'_>) -> Found {
         }
     }
     found
+}
+
+/// Whether it starts that attempt.
+fn starts(record: &Record, asked: &Asked) -> bool {
+    matches!(&record.body, Body::ModelStarted(started) if (started.call, started.attempt) == (asked.call, asked.attempt))
+}
+
+/// Whether the oldest part of the view goes.
+fn cuts(record: &Record) -> bool {
+    matches!(&record.body, Body::ContextCompacted(compacted) if compacted.by != Rung::Elided)
 }
 
 /// Whether a call was made before a run had begun.

@@ -200,7 +200,10 @@ fn house(plan: &Plan) -> House {
     let mut tools: Vec<String> = own.chain([TODO]).map(ToOwned::to_owned).collect();
     tools.sort_unstable();
     let link = |name: &&str| ModelRef { provider: Arc::from(*name), model: "model".into() };
-    let spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
+    let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
+    if let Some(squeeze) = &plan.squeeze {
+        squeeze.applies_to(&mut spec);
+    }
     House { names, spec }
 }
 

@@ -4,6 +4,7 @@
 //! wrong. [`simulate`] lets it happen and says what must not be: a [`Report`]. A plan that fails is [`shrunk`] to the
 //! fewest faults and runs that still fail.
 
+mod answers;
 #[allow(clippy::wildcard_enum_match_arm)] // what it follows of subagents are few of the kinds of records
 mod book;
 mod clients;
@@ -26,6 +27,7 @@ mod report;
 mod shrink;
 #[allow(clippy::wildcard_enum_match_arm)] // likewise
 mod spending;
+mod squeeze;
 #[allow(clippy::wildcard_enum_match_arm)] // likewise
 mod subagents;
 #[allow(clippy::wildcard_enum_match_arm)] // likewise

@@ -4,7 +4,7 @@ use super::plan::{CommitFault, Does, Event, Mishap, Who};
 use crate::testkit::{JournalFault, Strike};
 
 /// All that can go wrong in a plan.
-pub const WRONGS: [&str; 62] = [
+pub const WRONGS: [&str; 65] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -58,7 +58,10 @@ pub const WRONGS: [&str; 62] = [
     "model: unknown tool",
     "model: malformed call",
     "model: refuses",
+    "model: babbles",
     "model: no usage",
+    "model: too long a request",
+    "model: no summary",
     "encoder: panics",
     "tool: fails",
     "tool: panics once",
@@ -146,6 +149,7 @@ impl Mishap {
             Self::UnknownTool => "model: unknown tool",
             Self::Malformed => "model: malformed call",
             Self::Refused => "model: refuses",
+            Self::Babbles => "model: babbles",
             Self::NoUsage => "model: no usage",
         }
     }

@@ -11,7 +11,7 @@ use super::{
     plan::{Event, RunPlan, Who},
 };
 use crate::{
-    Accepted, RunError,
+    Accepted, NotRaised, RunError,
     model::{CallId, Outcome, RunId, StopReason, Verdict},
     testkit::{
         Part, Strike,
@@ -164,6 +164,8 @@ impl Clients {
     fn raised(&self, run: RunId, raised: Result<(), RunError>) {
         match raised {
             Ok(()) => self.outside.lock().book.raised.push(run),
+            // It may be on its way to disk: who waits for the run has to look again.
+            Err(RunError::NotRaised(_, NotRaised::Unknown)) => self.outside.lock().settles(),
             Err(RunError::NotRaised(..)) => {}
             Err(error) => self.unless_terminated("raise", &error),
         }

@@ -21,6 +21,9 @@ use crate::{
     testkit::{MemoryJournal, clock::BEGINNING},
 };
 
+/// No commit takes longer that ends, in milliseconds.
+const SETTLING: u64 = 60_000;
+
 /// The world of one plan. One thread lives in it; the locks are for the compiler.
 #[derive(Debug)]
 pub(super) struct Outside(Mutex<Inner>);
@@ -45,6 +48,8 @@ pub(super) struct Inner {
     pub(super) asked: Vec<Asked>,
     /// When something was ended by force for the last time: the process, or an actor of it.
     pub(super) upset: Option<u64>,
+    /// Until then something may be written that nobody knows of.
+    pub(super) settled: u64,
     /// Who has something on its way to disk of which others are to hear, and is to be struck.
     pub(super) tells: Option<SessionId>,
     /// What a process has written that is gone, with its own handle of the store, and before which commit it arrives.
@@ -52,8 +57,8 @@ pub(super) struct Inner {
     /// What lay in inboxes when the present life began, of sessions that have no run to go on with, and how many records
     /// each of these had.
     pub(super) left: Vec<(SessionId, InboxItem, usize)>,
-    /// What models of a session were shown last, without the postscript.
-    pub(super) views: BTreeMap<SessionId, Vec<Value>>,
+    /// What models of a session were shown last, without the postscript, and how often that was made shorter before.
+    pub(super) views: BTreeMap<SessionId, (Vec<Value>, u32)>,
     /// What is done only once was done.
     once: BTreeSet<String>,
     /// How often something was asked for.
@@ -118,6 +123,7 @@ impl Outside {
             fenced: BTreeSet::new(),
             asked: Vec::new(),
             upset: None,
+            settled: 0,
             tells: None,
             stray: None,
             left: Vec::new(),
@@ -206,6 +212,11 @@ impl Inner {
     /// The process or an actor of it is ended by force: what was on its way within it may be lost.
     pub(super) fn upset(&mut self) {
         self.upset = Some(self.now());
+    }
+
+    /// Something was said of which nobody knows whether it will be written.
+    pub(super) fn settles(&mut self) {
+        self.settled = self.now() + SETTLING;
     }
 
     /// What a process that is gone has written reaches the store, if it does before this commit. Nothing comes of it: that

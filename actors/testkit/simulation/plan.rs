@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use super::squeeze::Squeeze;
 use crate::{
     model::{Delegation, Limits, Raised, Verdict, WhenInDoubt},
     testkit::{JournalFault, Strike},
@@ -19,6 +20,8 @@ pub struct Plan {
     /// them in.
     pub(super) tasks: Vec<RunPlan>,
     pub(super) faults: Vec<Fault>,
+    /// Whether views become too long.
+    pub(super) squeeze: Option<Squeeze>,
     /// Whether something was left out.
     pub(super) is_whole: bool,
 }
@@ -110,6 +113,8 @@ pub(super) enum Mishap {
     Malformed,
     /// It refuses.
     Refused,
+    /// It says far too much.
+    Babbles,
     /// It answers well, and does not say what that used.
     NoUsage,
 }
@@ -318,6 +323,9 @@ impl FromStr for Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}, {:?}", self.seed, self.house)?;
+        if let Some(squeeze) = &self.squeeze {
+            writeln!(f, "{squeeze:?}")?;
+        }
         for run in self.runs.iter().chain(&self.tasks) {
             let RunPlan { n, session, at_ms, keyed, limits, in_doubt, .. } = run;
             let budget = limits.budget;

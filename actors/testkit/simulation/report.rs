@@ -112,7 +112,7 @@ mod tests {
     fn plan(runs: Vec<RunPlan>, faults: Vec<Fault>) -> Plan {
         let house =
             House { disk_ms: 0, links: 1, leases: 1, tool_calls: 1, is_watched: false, idle_ms: IDLE };
-        Plan { seed: 0, house, runs, tasks: Vec::new(), faults, is_whole: false }
+        Plan { seed: 0, house, runs, tasks: Vec::new(), faults, squeeze: None, is_whole: false }
     }
 
     /// How the last life ends, how often run 0 begins a leg, and which invariants do not hold.

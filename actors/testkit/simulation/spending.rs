@@ -136,14 +136,17 @@ impl<'a> Sums<'a> {
         match body {
             Body::RunAccepted(accepted) => drop(self.of.entry(accepted.run).or_default()),
             Body::ModelStarted(started) => drop(self.asked.insert((started.call, started.attempt), started)),
-            Body::ModelAnswered(answered) => {
-                let id = (answered.call, answered.attempt);
-                let Some(started) = self.asked.remove(&id) else { return };
-                let reserved = started.reserved.tokens.unwrap_or(0);
-                self.spend(started, answered.usage.map_or(reserved, |usage| usage.total()));
-                self.must_be_told(id, answered.usage);
+            Body::SummaryStarted(started) => {
+                let started = &started.asked;
+                self.asked.insert((started.call, started.attempt), started);
             }
-            Body::ModelFailed(failed) => {
+            Body::ModelAnswered(answered) => {
+                self.model_answered((answered.call, answered.attempt), answered.usage);
+            }
+            Body::SummaryAnswered(answered) => {
+                self.model_answered((answered.call, answered.attempt), answered.usage);
+            }
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
                 let Some(started) = self.asked.remove(&(failed.call, failed.attempt)) else { return };
                 if !self.past.inner.book.was_revoked(failed.call, failed.attempt) {
                     let reserved = started.reserved.tokens.unwrap_or(0);
@@ -158,6 +161,13 @@ impl<'a> Sums<'a> {
             }
             _ => {}
         }
+    }
+
+    fn model_answered(&mut self, id: (CallId, Attempt), usage: Option<Usage>) {
+        let Some(started) = self.asked.remove(&id) else { return };
+        let reserved = started.reserved.tokens.unwrap_or(0);
+        self.spend(started, usage.map_or(reserved, |usage| usage.total()));
+        self.must_be_told(id, usage);
     }
 
     fn spend(&mut self, started: &ModelStarted, tokens: u64) {

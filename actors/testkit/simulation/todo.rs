@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::judge::{Found, Past};
+use super::{
+    answers::call_id,
+    judge::{Found, Past},
+};
 use crate::{
     model::{Body, CallStatus, ToolCall},
     policy::todo::TODO,
@@ -19,7 +22,7 @@ pub(super) fn call((run, at): (usize, usize)) -> Option<ToolCall> {
         2 => json!({}),
         _ => return None,
     };
-    Some(ToolCall { id: "l".into(), name: TODO.into(), arguments: arguments.to_string() })
+    Some(ToolCall { id: call_id((run, at), "l"), name: TODO.into(), arguments: arguments.to_string() })
 }
 
 /// Every call is told the list that was recorded last in its session, whoever has died meanwhile.

@@ -22,6 +22,9 @@ struct Arguments {
     of: String,
     ms: u64,
     does: Does,
+    /// The bytes of its result beyond what it says.
+    #[serde(default)]
+    pad: usize,
 }
 
 /// One of the tools.
@@ -72,7 +75,7 @@ impl Tool for OddTool {
             let Ok(arguments) = read(&invocation.arguments) else {
                 return CallEnd::error(CallStatus::Error, "unreadable", None, "none");
             };
-            match kind {
+            let end = match kind {
                 Kind::Look | Kind::Put | Kind::Send => here(outside, kind, &invocation, &arguments).await,
                 Kind::Build => {
                     let (id, ms) = ((invocation.call, invocation.attempt), arguments.ms);
@@ -83,7 +86,8 @@ impl Tool for OddTool {
                         .await
                         .unwrap_or_else(|| CallEnd::error(CallStatus::InDoubt, "it was killed", None, "look"))
                 }
-            }
+            };
+            padded(end, arguments.pad)
         }
         .boxed()
     }
@@ -100,7 +104,9 @@ impl Tool for OddTool {
                 outside.lock().fenced.insert(id);
                 return Found::NeverBegun;
             }
-            follow(outside, id, &invocation.cancel).await.map_or(Found::Unknown, Found::Ended)
+            let pad = read(&invocation.arguments).map_or(0, |arguments| arguments.pad);
+            let end = follow(outside, id, &invocation.cancel).await;
+            end.map_or(Found::Unknown, |end| Found::Ended(padded(end, pad)))
         }
         .boxed()
     }
@@ -112,6 +118,12 @@ fn read(arguments: &Value) -> Result<Arguments, BadArguments> {
         error: error.to_string(),
         hint: "none".into(),
     })
+}
+
+/// A result that says more than it has to.
+fn padded(mut end: CallEnd, bytes: usize) -> CallEnd {
+    end.content.push_str(&".".repeat(bytes));
+    end
 }
 
 fn panic_if(arguments: &Arguments, attempt: Attempt) {

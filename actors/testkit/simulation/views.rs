@@ -1,4 +1,4 @@
-//! What models are shown: well formed, never less than before, and never another past.
+//! What models are shown: well formed, never another past, and less than before only where that was recorded.
 
 use serde_json::Value;
 
@@ -11,12 +11,19 @@ const ASKS_ON: [&str; 2] = [
     "[From the runtime, not from the user: you were thinking",
 ];
 /// What is said behind the last message of the view, and is no part of it.
-const BEHIND: [&str; 4] = [
+const BEHIND: [&str; 5] = [
+    "\n\n[From the runtime, not from the user: this conversation fills",
     "\n\n[From the runtime, not from the user: your calls have returned",
     "\n\n[From the runtime, not from the user: you were thinking",
     "\n\n[From the runtime, not from the user: little is left of this run's budget",
     "\n\n[From the runtime, not from the user: the budget of this run",
 ];
+
+/// What stands for an old result that was left out.
+const ELIDED: &str = " bytes of an old result were left out to save room";
+/// What stands behind a message in place of all that was before it.
+const STANDS_FOR: &str =
+    "\n\n[From the runtime, not from the user: the older part of this conversation was left out";
 
 /// Checks one request of a session. Gives the numbers of the messages to runs that it shows.
 pub(super) fn check(outside: &Outside, session: SessionId, messages: &[Value]) -> Vec<usize> {
@@ -26,8 +33,13 @@ pub(super) fn check(outside: &Outside, session: SessionId, messages: &[Value]) -
         inner.book.accuse("the view alternates", format!("{letters} in {session}"));
     }
     let view = stripped(messages);
-    let before = inner.views.insert(session, view.clone()).unwrap_or_default();
-    if !view.starts_with(&before) {
+    let times = inner.book.compressed(session);
+    let (before, earlier) = inner.views.insert(session, (view.clone(), times)).unwrap_or_default();
+    if earlier != times {
+        if let Err(wrong) = is_shortened(&before, &view) {
+            inner.book.accuse("a shorter view is the end of the longer one", format!("{wrong} in {session}"));
+        }
+    } else if !view.starts_with(&before) {
         let at = view.iter().zip(&before).take_while(|(one, other)| one == other).count();
         let what = format!("in {session} at {at}: {:?} was shown as {:?}", before.get(at), view.get(at));
         inner.book.accuse("the view keeps its past", what);
@@ -45,6 +57,46 @@ pub(super) fn check(outside: &Outside, session: SessionId, messages: &[Value]) -
         inner.book.accuse("a message is shown once", format!("one of {shown:?} twice in {session}"));
     }
     shown
+}
+
+/// Whether a view may have come of a longer one: of what was called before it shows the end without a hole, word by word
+/// but for long results; and something stands for what is missing.
+fn is_shortened(before: &[Value], view: &[Value]) -> Result<(), String> {
+    let steps = |messages: &[Value]| -> Vec<Vec<Value>> {
+        let step = |message: &Value| message["role"] == "tool" || is_call(message);
+        let steps = messages.iter().filter(|message| step(message));
+        steps.fold(Vec::new(), |mut steps, message| {
+            if is_call(message) {
+                steps.push(Vec::new());
+            }
+            steps.last_mut().unwrap_or(&mut Vec::new()).push(message.clone());
+            steps
+        })
+    };
+    let (before, now) = (steps(before), steps(view));
+    let left = now.iter().take_while(|step| before.iter().any(|old| old[0] == step[0])).count();
+    let missing = before.len().checked_sub(left).ok_or("a call is there twice")?;
+    for (old, new) in before[missing..].iter().zip(&now) {
+        let is_same = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| stands_for(old, new));
+        if !is_same {
+            return Err(format!("{old:?} was shown as {new:?}"));
+        }
+    }
+    let says_so = |message: &Value| message["text"].as_str().is_some_and(|text| text.contains(STANDS_FOR));
+    if missing > 0 && !view.first().is_some_and(says_so) {
+        return Err(format!("nothing stands for the {missing} steps that are missing"));
+    }
+    Ok(())
+}
+
+fn is_call(message: &Value) -> bool {
+    message["calls"].as_array().is_some_and(|calls| !calls.is_empty())
+}
+
+/// Whether a message is the same as before, or what is left of a long result.
+fn stands_for(old: &Value, new: &Value) -> bool {
+    let is_elided = new["content"].as_str().is_some_and(|content| content.contains(ELIDED));
+    old == new || (is_elided && (&old["role"], &old["call"]) == (&new["role"], &new["call"]))
 }
 
 fn number(text: &str) -> Option<usize> {
@@ -78,7 +130,7 @@ fn letters(messages: &[Value]) -> String {
     let letter = |message: &Value| match message["role"].as_str() {
         Some("user") => 'u',
         Some("tool") => 't',
-        Some("assistant") if message["calls"].as_array().is_some_and(|calls| !calls.is_empty()) => 'c',
+        Some("assistant") if is_call(message) => 'c',
         Some("assistant") => 'a',
         Some(_) | None => '?',
     };
@@ -103,6 +155,8 @@ fn are_steps(round: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -116,8 +170,36 @@ mod tests {
     }
 
     #[test]
+    fn a_shorter_view_is_the_end_of_the_longer_one() {
+        let user = |text: &str| json!({"role": "user", "text": text});
+        let call = |n: u32| json!({"role": "assistant", "calls": [{"id": n.to_string()}]});
+        let result =
+            |n: u32, content: &str| json!({"role": "tool", "call": n.to_string(), "content": content});
+        let step = |n: u32| [call(n), result(n, "done")];
+        let (long, cut) = (user("run-1"), user(&format!("run-1{STANDS_FOR}]")));
+        let before = [vec![long.clone()], step(1).into(), step(2).into(), step(3).into()].concat();
+        let elided = result(1, &format!("[9{ELIDED}]"));
+        for (view, is_right) in [
+            (before.clone(), true),
+            (
+                [vec![long.clone()], vec![call(1), elided.clone()], step(2).into(), step(3).into()].concat(),
+                true,
+            ),
+            ([vec![cut.clone()], step(3).into(), step(4).into()].concat(), true),
+            (vec![cut.clone()], true),
+            ([vec![cut.clone()], step(2).into()].concat(), false),
+            ([vec![cut.clone()], step(1).into(), step(3).into()].concat(), false),
+            ([vec![long], step(3).into()].concat(), false),
+            ([vec![cut.clone()], vec![call(3), result(3, "lost")]].concat(), false),
+            ([vec![cut], vec![call(3), elided]].concat(), false),
+        ] {
+            assert_eq!(is_shortened(&before, &view).is_ok(), is_right, "{view:?}");
+        }
+    }
+
+    #[test]
     fn what_stands_behind_a_view_is_no_part_of_it() {
-        let message = |role: &str, text: &str| serde_json::json!({"role": role, "text": text});
+        let message = |role: &str, text: &str| json!({"role": role, "text": text});
         let view = [message("system", "s"), message("user", "run-1")];
         let nudged = [view[0].clone(), message("user", &format!("run-1{} empty]", BEHIND[0]))];
         let partial =

@@ -93,9 +93,10 @@ impl World {
             }
             (_, Doing::Ask(started)) => nature::last_word(&started),
             (Effect::Seek { call, attempt }, _) => match self.turn.candidates_of(call) {
-                Some(links) if call.asks_model() => {
-                    Input::Leased { call, attempt, model: links[0].model.clone() }
-                }
+                Some(links) if call.asks_model() => match links.first() {
+                    Some(link) => Input::Leased { call, attempt, model: link.model.clone() },
+                    None => Input::NoLease { call, attempt, skipped: Arc::new([]) },
+                },
                 Some(_) | None => Input::Permitted { call, attempt },
             },
             (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,

@@ -1,0 +1,185 @@
+//! What models say, as it is planned.
+
+use serde_json::{Value, json};
+
+use super::{
+    plan::{Mishap, Plan, RunPlan, Step},
+    squeeze, todo,
+};
+use crate::{
+    model::{Answer, AssistantMessage, Dimension, Failure, FailureClass, Finish, ToolCall, Usage},
+    policy::delegation::DELEGATE_TASK,
+};
+
+/// Tokens that an answer says it has read; less than any request is estimated at.
+const READ: u64 = 2;
+/// So many words says a model that does not find an end.
+const BABBLE: usize = 4_000;
+
+/// Which run of the plan the view is of, and how many steps it has made: one more than the last that it shows, because what
+/// is before that may have been left out.
+pub(super) fn place(messages: &[Value]) -> (Option<usize>, usize) {
+    let text = |message: &Value| message["text"].as_str().unwrap_or_default().to_owned();
+    let is_task = |message: &&Value| {
+        message["role"] == "user"
+            && (text(message).starts_with("run-") || text(message).starts_with("steer-"))
+    };
+    let Some(begin) = messages.iter().rposition(|message| is_task(&message)) else { return (None, 0) };
+    let task = text(&messages[begin]);
+    let digits = |task: &str| task.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    let run = task.strip_prefix("run-").and_then(digits);
+    let made = |message: &Value| step_of(message["calls"].get(0)?["id"].as_str()?);
+    (run, messages[begin..].iter().rev().find_map(made).map_or(0, |last| last + 1))
+}
+
+/// The vendor's id of a call: which step of which run of the plan it is of, and which call of that.
+pub(super) fn call_id((run, at): (usize, usize), call: &str) -> String {
+    format!("{run}_{at}_{call}")
+}
+
+/// The step that a call is of.
+fn step_of(id: &str) -> Option<usize> {
+    id.split('_').nth(1)?.parse().ok()
+}
+
+/// What comes of one attempt that is at a step of a run; nothing, if it never ends or panics.
+pub(super) fn said(
+    (plan, run): (&Plan, Option<&RunPlan>),
+    (at, step, mishap): (usize, &Step, Option<Mishap>),
+    max_tokens: u64,
+) -> Option<Result<Answer, Failure>> {
+    let whole = || {
+        let name = run.map_or_else(|| "a message".to_owned(), |run| format!("run {}", run.n));
+        let calls = run.map_or_else(Vec::new, |run| calls((plan, run.n), at, step));
+        match calls.is_empty() {
+            true => plain(&format!("{name} is done"), max_tokens),
+            false => asks(calls, max_tokens),
+        }
+    };
+    came_to(mishap, (run.map_or(0, |run| run.n), at), max_tokens, whole)
+}
+
+/// What comes of one attempt that would have this answer if nothing went wrong; nothing, if it never ends or panics.
+pub(super) fn came_to(
+    mishap: Option<Mishap>,
+    place: (usize, usize),
+    max_tokens: u64,
+    whole: impl FnOnce() -> Answer,
+) -> Option<Result<Answer, Failure>> {
+    let fails = |class| Some(Err(Failure::new(class, "planned")));
+    let plain = |text: &str| plain(text, max_tokens);
+    let odd = |name: &str, arguments: &str| {
+        let call = ToolCall { id: call_id(place, "odd"), name: name.into(), arguments: arguments.into() };
+        asks(vec![call], max_tokens)
+    };
+    let answer = match mishap {
+        Some(Mishap::RateLimited(retry_after_ms)) => {
+            return fails(FailureClass::RateLimited { retry_after_ms, reset_at: None });
+        }
+        Some(Mishap::Overloaded) => return fails(FailureClass::Overloaded),
+        Some(Mishap::Server) => return fails(FailureClass::Server),
+        Some(Mishap::Network) => return fails(FailureClass::Network),
+        Some(Mishap::Cut) => return fails(FailureClass::Cut),
+        Some(Mishap::Auth) => return fails(FailureClass::Auth),
+        Some(Mishap::Hang | Mishap::Panic) => return None,
+        Some(Mishap::Empty) => plain(""),
+        Some(Mishap::OnlyThought) => {
+            let mut answer = plain("");
+            answer.message.reasoning = "hm".into();
+            answer
+        }
+        Some(Mishap::Part) => Answer { finish: Finish::Length, ..plain("a part ") },
+        Some(Mishap::CutCalls) => Answer { finish: Finish::Length, ..odd("look", "{\"of\":") },
+        Some(Mishap::UnknownTool) => odd("abracadabra", "{}"),
+        Some(Mishap::Malformed) => odd("look", "no json"),
+        Some(Mishap::Refused) => Answer { finish: Finish::Refused, ..plain("no") },
+        Some(Mishap::Babbles) => plain(&"blah ".repeat(BABBLE)),
+        Some(Mishap::NoUsage) => Answer { usage: None, ..whole() },
+        None => whole(),
+    };
+    Some(Ok(answer))
+}
+
+/// An answer that says this.
+pub(super) fn plain(text: &str, max_tokens: u64) -> Answer {
+    let message = AssistantMessage { text: text.into(), ..AssistantMessage::default() };
+    let usage = Usage { input_tokens: READ, output_tokens: max_tokens.min(40), ..Usage::default() };
+    Answer { message, finish: Finish::Stop, usage: Some(usage) }
+}
+
+/// An answer that asks for these calls.
+fn asks(calls: Vec<ToolCall>, max_tokens: u64) -> Answer {
+    let message = AssistantMessage { calls, ..AssistantMessage::default() };
+    Answer { message, finish: Finish::ToolCalls, ..plain("", max_tokens) }
+}
+
+fn calls((plan, run): (&Plan, usize), at: usize, step: &Step) -> Vec<ToolCall> {
+    let mut calls: Vec<ToolCall> = Vec::new();
+    for (n, call) in step.calls.iter().enumerate() {
+        let id = call_id((run, at), &format!("c{n}"));
+        let twin = calls.last().filter(|_| call.is_twin).cloned();
+        calls.push(if let Some(twin) = twin {
+            ToolCall { id, ..twin }
+        } else {
+            let of = format!("{run}.{at}.{n}");
+            let mut arguments = json!({"of": of, "ms": call.ms, "does": call.does});
+            if plan.squeeze.is_some() {
+                arguments["pad"] = squeeze::padding(run + at + n).into();
+            }
+            ToolCall { id, name: call.tool.name().into(), arguments: arguments.to_string() }
+        });
+    }
+    for (n, give) in step.gives.iter().enumerate() {
+        let tasks: Vec<Value> =
+            give.tasks.iter().filter_map(|task| Some(task_of(plan.run(*task)?))).collect();
+        let mut arguments = match &tasks[..] {
+            [task] => task.clone(),
+            tasks => json!({"tasks": tasks}),
+        };
+        arguments["background"] = give.background.into();
+        let (id, name) = (call_id((run, at), &format!("g{n}")), DELEGATE_TASK.into());
+        calls.push(ToolCall { id, name, arguments: arguments.to_string() });
+    }
+    calls.extend(todo::call((run, at)).filter(|_| !calls.is_empty()));
+    calls
+}
+
+/// A task as a model gives it away: what it is to do is told by its number, like a run's.
+fn task_of(task: &RunPlan) -> Value {
+    let mut budget = json!({});
+    for dimension in Dimension::ALL {
+        if let Some(amount) = task.limits.budget.get(dimension) {
+            budget[dimension.name()] = amount.into();
+        }
+    }
+    if let Some(ms) = task.limits.wall_ms {
+        budget["wall_s"] = ms.div_ceil(1_000).into();
+    }
+    json!({"goal": format!("run-{}", task.n), "budget": budget})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_tells_its_place_whatever_was_left_out_of_it() {
+        let user = |text: &str| json!({"role": "user", "text": text});
+        let calls = |id: &str| json!({"role": "assistant", "calls": [{"id": id}, {"id": "x"}]});
+        let result = json!({"role": "tool", "content": "done"});
+        let ended = json!({"role": "assistant", "text": "it is done", "calls": []});
+        for (view, expected) in [
+            (vec![user("run-3")], (Some(3), 0)),
+            (
+                vec![user("run-3"), calls("3_0_c0"), result.clone(), calls("3_1_odd"), result.clone()],
+                (Some(3), 2),
+            ),
+            (vec![user("run-3\n\n[left out]"), calls("3_4_c0"), result.clone()], (Some(3), 5)),
+            (vec![user("run-3"), calls("3_4_c0"), result, ended, user("run-12")], (Some(12), 0)),
+            (vec![user("steer-1.")], (None, 0)),
+            (vec![user("something else")], (None, 0)),
+        ] {
+            assert_eq!(place(&view), expected, "{view:?}");
+        }
+    }
+}
