@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -13,13 +12,10 @@ use std::{
 use ractor::ActorRef;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use crate::{
     model::{Attempt, CallId, Failure, FailureClass, SessionId},
-    port::ModelRequest,
-    provider::Lease,
-    session::{Inner, SessionMsg, Wiring, attempt, said::Published, seek, view::EncodedView},
+    session::{Inner, SessionMsg, Wiring, said::Published, seek},
     turn::{Effect, Input, Outlook, Turn},
 };
 
@@ -157,67 +153,6 @@ impl Tasks {
         }
     }
 
-    /// Makes the attempt of the model call that is started.
-    pub(crate) fn ask(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> Begun {
-        let cancel = CancellationToken::new();
-        let (Some(started), Some((_, spec))) = (turn.asking(), turn.current()) else {
-            return Begun::Call(cancel);
-        };
-        let (started, spec) = (Arc::clone(started), Arc::clone(spec));
-        let tools = Arc::clone(&self.wiring.tools);
-        // An adapter's panic is the call's, not the session's.
-        let traits = spec.traits_of(lease.admission.model());
-        let rendered = catch_unwind(AssertUnwindSafe(|| {
-            let encoder = lease.admission.endpoint().encoder(&lease.admission.model().model, &traits);
-            view.render(turn, &encoder, || tools.specs(&spec.tools))
-        }));
-        let Ok((head, messages)) = rendered else {
-            *view = EncodedView::default();
-            let why = "the provider's adapter panicked while it wrote the request";
-            return self.not_made((started.call, started.attempt), why);
-        };
-        let request = ModelRequest {
-            call: started.call,
-            session: self.id,
-            model: Arc::clone(&lease.admission.model().model),
-            credential: lease.admission.credential(),
-            max_tokens: started.max_tokens,
-            thinking: spec.thinking_of(lease.admission.model()),
-            deadlines: traits.deadlines,
-            head,
-            messages,
-            pictures: BTreeMap::new(),
-        };
-        let guard = Guard::new(self.session.clone(), started.call, started.attempt);
-        let wiring = Arc::clone(&self.wiring);
-        let published = Published::new(&self.wiring.hub, self.id, (started.call, started.attempt));
-        let span = tracing::info_span!(
-            "model_call",
-            session = %self.id,
-            run = %started.call.run,
-            call = %started.call,
-            attempt = started.attempt,
-            model = %lease.admission.model(),
-        );
-        let cancelled = cancel.clone();
-        let task = async move {
-            let made = attempt::make(&wiring, (lease, &spec), request, (&published, &cancelled)).await;
-            guard.answer(match made {
-                Ok(answer) => Input::Answered {
-                    plans: tools.plan(&answer.message.calls, &spec),
-                    answer: Arc::new(answer),
-                    started,
-                },
-                Err((failure, outlook)) => {
-                    let (call, attempt) = (started.call, started.attempt);
-                    Input::ModelFailed { call, attempt, failure, outlook }
-                }
-            });
-        };
-        self.tasks.spawn(task.instrument(span));
-        Begun::Call(cancel)
-    }
-
     /// The attempt of a model call cannot be made here: nobody was asked.
     pub(crate) fn not_made(&self, (call, attempt): (CallId, Attempt), why: &str) -> Begun {
         let failure = Failure::new(FailureClass::NotMade, why);
@@ -330,7 +265,10 @@ impl Drop for Guard {
 }
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::{
+        cell::Cell,
+        panic::{AssertUnwindSafe, catch_unwind},
+    };
 
     use super::*;
 

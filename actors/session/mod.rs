@@ -3,6 +3,7 @@
 //! Architecture invariant: a handler awaits nothing. Inputs wait in order, at most one append is in flight, and when it
 //! is durable all that has come in meanwhile is decided as one append.
 
+mod ask;
 mod attempt;
 mod bounds;
 mod calls;
@@ -12,7 +13,6 @@ mod said;
 mod seek;
 mod shell;
 mod stored;
-mod summarise;
 mod tools;
 mod view;
 mod watchdog;

@@ -165,10 +165,13 @@ impl Draft {
 
     /// All that was decided.
     pub(crate) fn finish(mut self) -> Decision {
-        if self.refused_dimension().is_some()
-            && let Some(refused) = self.refused.take().filter(|_| !self.has_raised())
-        {
-            self.end_for_want_of(&refused);
+        let ends = self.refused_dimension().is_some() && !self.has_raised();
+        if let Some(refused) = self.refused.take() {
+            // What was heard meanwhile may have let the view change.
+            self.compress();
+            if ends {
+                self.end_for_want_of(&refused);
+            }
         }
         self.decision.fence = self.turn.incarnation;
         self.decision

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         Answer, AssistantMessage, Attempt, Body, CallEnd, CallId, CallStatus, Cause, Dimension, Ended,
-        FROM_RUNTIME, Failure, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome, RunExhausted,
-        RunId,
+        FROM_RUNTIME, Failure, FailureClass, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome,
+        RunExhausted, RunId,
     },
     turn::{
         Effect, Turn,
@@ -42,14 +42,28 @@ impl Refused {
 }
 
 impl Draft {
-    /// What does not fit the budget does not happen: the run comes to its end, with every result that there is.
+    /// What does not fit the budget does not happen: a summary is done without, and for want of anything else the run comes
+    /// to its end, with every result that there is.
     pub(super) fn end_for_want_of(&mut self, refused: &Refused) {
-        let wants = self.turn.due(self.now).iter().any(|effect| matches!(effect, Effect::Seek { .. }));
-        let another = self.is_of_another(refused);
-        let Some(run) = self.run().filter(|run| !another && wants && refused.concerns(run.id)) else {
-            return;
+        let wanted = |effect| match effect {
+            Effect::Seek { call, attempt } => Some((call, attempt)),
+            Effect::Ask { .. }
+            | Effect::Run { .. }
+            | Effect::End { .. }
+            | Effect::Await { .. }
+            | Effect::WakeAt(_)
+            | Effect::WakeAtActive(_) => None,
         };
+        let wanted: Vec<_> = self.turn.due(self.now).into_iter().filter_map(wanted).collect();
+        let another = self.is_of_another(refused);
+        let is_meant = |run: &&Run| !another && !wanted.is_empty() && refused.concerns(run.id);
+        let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
+        if let Some((call, attempt)) = wanted.iter().find(|(call, _)| call.is_summary()) {
+            let failure = Failure::new(FailureClass::NotMade, refusal.to_string());
+            self.give_up_summary((*call, *attempt), failure);
+            return self.compress();
+        }
         if run.exhausted.is_some() {
             self.end_exhausted();
         } else if run.has_answered() && OWN.contains(&refusal.dimension) {

@@ -325,12 +325,7 @@ impl Run {
             }
             Step::Acting(acting) => {
                 let calls = acting.calls.iter().enumerate();
-                for effect in calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])) {
-                    // Two questions may expire at the same time.
-                    if !due.contains(&effect) {
-                        due.push(effect);
-                    }
-                }
+                due.extend(calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])));
             }
             Step::Asking(_) | Step::Said(_) => {}
         }
@@ -340,7 +335,14 @@ impl Run {
             due.extend(self.time_limits(now).map(|(end, ..)| Effect::WakeAtActive(end)));
             due.extend(self.stall(now).map(|(end, _)| Effect::WakeAtActive(end)));
         }
-        due
+        // Two questions, or two limits, may expire at the same time.
+        let mut once = Vec::with_capacity(due.len());
+        due.into_iter().for_each(|effect| {
+            if !once.contains(&effect) {
+                once.push(effect)
+            }
+        });
+        once
     }
 }
 

@@ -60,7 +60,7 @@ impl Turn {
         Some(SummaryRequest { started, text: self.material(&run.compacting, &told) })
     }
 
-    /// The models that may still be asked for a summary.
+    /// The models that may still be asked for a summary. Where money is limited, none is asked that nobody can price.
     pub(crate) fn summarisers(&self) -> Option<Vec<Candidate>> {
         let Phase::Running(run) = &self.phase else { return None };
         let compression = run.spec.compression.as_deref()?;
@@ -68,7 +68,16 @@ impl Turn {
             let most = self.room(run).map_or(0, |room| room.summary);
             self.chunk(run, model, most).saturating_add(most)
         };
-        Some(run.compacting.asking.candidates(&compression.chain, tokens))
+        let mut candidates = run.compacting.asking.candidates(&compression.chain, tokens);
+        candidates.retain(|link| run.spec.limits.budget.usd.is_none() || self.is_priced(run, &link.model));
+        Some(candidates)
+    }
+
+    /// Whether it is known what a summary by this model costs, which reads no more than the view.
+    fn is_priced(&self, run: &Run, model: &ModelRef) -> bool {
+        let most = self.room(run).map_or(0, |room| room.summary);
+        let likely = limits::tokens_of(self.history.bytes() as u64).min(self.chunk(run, model, most));
+        run.spec.traits_of(model).price.is_some_and(|price| price.holds_for(likely))
     }
 
     /// Up to where there is a summary that a call goes on from.
@@ -342,7 +351,7 @@ impl Draft {
     }
 
     /// Nobody is asked for this summary any more.
-    fn give_up_summary(&mut self, (call, attempt): (CallId, Attempt), failure: Failure) {
+    pub(super) fn give_up_summary(&mut self, (call, attempt): (CallId, Attempt), failure: Failure) {
         let is_wanted = self.run().is_some_and(|run| {
             let asking = &run.compacting.asking;
             run.summary_call() == call

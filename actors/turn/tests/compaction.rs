@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    model::{Answer, Body, CallEnd, Cause, Compression, Ended, ModelTraits, Outcome, Rung, Unusable},
+    model::{
+        Answer, Body, CallEnd, Cause, Compression, Dimension, Ended, ModelTraits, NoAllowance, Outcome,
+        Price, Rung, Unusable,
+    },
     turn::{Effect, limits, run::Phase, tests::fuzz::Grammar},
 };
 
@@ -29,6 +32,8 @@ struct Task {
     slow: u32,
     asked: u32,
     waiting: u32,
+    /// Whether it stops where a summary is sought.
+    halts: bool,
 }
 
 impl Task {
@@ -51,14 +56,14 @@ impl Task {
             spec.limits.max_tokens = 4_096;
             spec.compression = Some(Arc::new(compression));
         });
-        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0 }
+        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false }
     }
 
     /// Lets the model make so many calls, then say its last word.
     fn work(&mut self, iterations: u32) {
         for iteration in 1..=iterations {
             self.ask();
-            if !self.driver.turn.has_work() {
+            if !self.driver.turn.has_work() || (self.halts && self.sought().is_some()) {
                 return;
             }
             let calls = usize::from(iteration < iterations);
@@ -95,6 +100,7 @@ impl Task {
                 }
             }
             match effect {
+                Effect::Seek { call, .. } if call.is_summary() && self.halts => return,
                 Effect::Seek { call, attempt } => {
                     let candidates = self.driver.turn.candidates_of(call).unwrap();
                     let model = candidates[0].model.clone();
@@ -161,6 +167,15 @@ impl Task {
         let mut grammar = Grammar::default();
         messages.iter().for_each(|message| grammar.take(message).unwrap());
         assert!(content(&messages[0]).contains(GOAL), "the goal is gone");
+    }
+
+    /// The call for a summary that is sought.
+    fn sought(&self) -> Option<CallId> {
+        let due = self.driver.turn.due(self.driver.now);
+        due.iter().find_map(|effect| match effect {
+            Effect::Seek { call, .. } if call.is_summary() => Some(*call),
+            _ => None,
+        })
     }
 
     fn compactions(&self) -> Vec<(Rung, u64, u64)> {
@@ -235,6 +250,60 @@ fn a_summary_that_is_none_is_asked_for_elsewhere_and_then_not_any_more() {
         .collect();
     let empty = Some(Unusable::Empty);
     assert_eq!(unusable[..4], [(empty, None), (empty, Some(1)), (empty, None), (empty, Some(2))]);
+}
+
+#[test]
+fn where_money_is_limited_nobody_summarises_without_a_price() {
+    let price = Price { input: 1, output: 1, cache_read: 1, cache_write: 1, up_to: None };
+    for (own, expected) in
+        [(Some(price), "s/small"), (None, "p/m"), (Some(Price { up_to: Some(9), ..price }), "p/m")]
+    {
+        let mut task = Task::new(Summariser::Good, 0, false);
+        let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+        let spec = Arc::make_mut(&mut run.spec);
+        spec.limits.budget.usd = Some(1_000_000_000);
+        spec.traits[0].price = Some(price);
+        let compression = Arc::make_mut(spec.compression.as_mut().unwrap());
+        compression.traits[0].price = own;
+        task.work(300);
+        let asked = task.driver.records.iter().find_map(|record| {
+            let Body::SummaryStarted(started) = &record.body else { return None };
+            Some(started.asked.model.to_string())
+        });
+        assert_eq!(asked.as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
+    let halted = || {
+        let mut task = Task::new(Summariser::Good, 0, false);
+        task.halts = true;
+        task.work(300);
+        let call = task.sought().unwrap();
+        (task.driver, call)
+    };
+    let refused = |dimension| {
+        Input::Refused(NoAllowance { account: run(1).into(), dimension, limit: 1, spent: 1, reserved: 0 })
+    };
+    let (mut driver, _) = halted();
+    let records = driver.feed(&refused(Dimension::Tokens));
+    assert_eq!(records, ["summary.failed", "context.compacted"], "it is done without");
+    assert!(matches!(driver.turn.due(driver.now)[..], [Effect::Seek { call, .. }] if call.n == 0));
+
+    let answered = |driver: &mut Driver, call: CallId, dimension| {
+        let model = "s/small".parse().unwrap();
+        driver.feed(&Input::Leased { call, attempt: 1, model });
+        let started = driver.turn.summary_request().unwrap().started;
+        let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
+        let answer = Arc::new(Answer { message, finish: Finish::Stop, usage: None });
+        driver.feed_all(&[refused(dimension), Input::Answered { started, answer, plans: Arc::new([]) }])
+    };
+    let (mut driver, call) = halted();
+    let records = answered(&mut driver, call, Dimension::Iterations);
+    assert_eq!(records, ["summary.answered", "context.compacted", "run.exhausted"]);
+    let (mut driver, call) = halted();
+    assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
 }
 
 #[test]

@@ -58,7 +58,12 @@ impl Driver {
 
     /// Decides the input, makes that durable, applies it, and gives the names of the records.
     pub(super) fn feed(&mut self, input: &Input) -> Vec<&'static str> {
-        let decided = self.turn.decide(self.now, std::slice::from_ref(input));
+        self.feed_all(std::slice::from_ref(input))
+    }
+
+    /// Likewise, with several at once.
+    pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
+        let decided = self.turn.decide(self.now, inputs);
         for record in &decided {
             let durable = Durable::vouch(Arc::clone(record));
             self.turn.apply(&durable);

@@ -1,0 +1,120 @@
+//! Asking models: for the answer that a run goes on with, or for a summary. Each is leased, booked before it is made, and
+//! made by a task of its session.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    model::{Answer, Message, ModelStarted, RunSpec, ThinkingRequest},
+    port::{Encoder, Head, ModelRequest, Segments},
+    provider::Lease,
+    session::{
+        attempt,
+        calls::{Begun, Guard, Tasks},
+        said::Published,
+        view::EncodedView,
+    },
+    turn::{Input, Plan, SUMMARY_PROMPT, SummaryRequest, Turn},
+};
+
+/// What a model is to read.
+type Rendered = (Head, Segments);
+
+impl Tasks {
+    /// Makes the attempt of the model call that is started.
+    pub(crate) fn ask(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> Begun {
+        let (Some(started), Some((_, spec))) = (turn.asking(), turn.current()) else {
+            return Begun::Call(CancellationToken::new());
+        };
+        let (started, spec) = (Arc::clone(started), Arc::clone(spec));
+        let tools = Arc::clone(&self.wiring.tools);
+        let rendered =
+            rendered(&spec, &lease, |encoder| view.render(turn, encoder, || tools.specs(&spec.tools)));
+        if rendered.is_none() {
+            *view = EncodedView::default();
+        }
+        let thinking = spec.thinking_of(lease.admission.model());
+        let of = Arc::clone(&spec);
+        let plans = move |answer: &Answer| tools.plan(&answer.message.calls, &of);
+        self.make((started, spec), lease, (rendered, thinking), plans)
+    }
+
+    /// Makes the attempt at a summary that is started.
+    pub(crate) fn summarise(&self, turn: &Turn, lease: Lease) -> Begun {
+        let (Some(SummaryRequest { started, text }), Some((_, spec))) =
+            (turn.summary_request(), turn.current())
+        else {
+            return Begun::Call(CancellationToken::new());
+        };
+        let rendered = rendered(spec, &lease, |encoder| {
+            let mut messages = Segments::default();
+            encoder.messages(&[Message::User(text.into())], &mut messages);
+            (encoder.head(SUMMARY_PROMPT, &[]), messages)
+        });
+        self.make((started, Arc::clone(spec)), lease, (rendered, None), |_| Arc::new([]))
+    }
+
+    /// Makes an attempt that is started, in a task, with what the model is to read and how much it is to think.
+    fn make(
+        &self,
+        (started, spec): (Arc<ModelStarted>, Arc<RunSpec>),
+        lease: Lease,
+        (rendered, thinking): (Option<Rendered>, Option<ThinkingRequest>),
+        plans: impl FnOnce(&Answer) -> Arc<[Plan]> + Send + 'static,
+    ) -> Begun {
+        let (call, attempt) = (started.call, started.attempt);
+        let Some((head, messages)) = rendered else {
+            return self
+                .not_made((call, attempt), "the provider's adapter panicked while it wrote the request");
+        };
+        let model = lease.admission.model();
+        let request = ModelRequest {
+            call,
+            session: self.id,
+            model: Arc::clone(&model.model),
+            credential: lease.admission.credential(),
+            max_tokens: started.max_tokens,
+            thinking,
+            deadlines: spec.traits_of(model).deadlines,
+            head,
+            messages,
+            pictures: BTreeMap::new(),
+        };
+        let span = tracing::info_span!(
+            "model_call", session = %self.id, run = %call.run, call = %call, attempt, model = %model
+        );
+        let guard = Guard::new(self.session.clone(), call, attempt);
+        let wiring = Arc::clone(&self.wiring);
+        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
+        let cancel = CancellationToken::new();
+        let cancelled = cancel.clone();
+        let task = async move {
+            let made = attempt::make(&wiring, (lease, &spec), request, (&published, &cancelled)).await;
+            guard.answer(match made {
+                Ok(answer) => Input::Answered { plans: plans(&answer), answer: Arc::new(answer), started },
+                Err((failure, outlook)) => Input::ModelFailed { call, attempt, failure, outlook },
+            });
+        };
+        self.tasks.spawn(task.instrument(span));
+        Begun::Call(cancel)
+    }
+}
+
+/// What the model of a lease is to read; nothing if its adapter panics, which is the call's and not the session's.
+fn rendered(
+    spec: &RunSpec,
+    lease: &Lease,
+    render: impl FnOnce(&Arc<dyn Encoder>) -> Rendered,
+) -> Option<Rendered> {
+    let model = lease.admission.model();
+    catch_unwind(AssertUnwindSafe(|| {
+        render(&lease.admission.endpoint().encoder(&model.model, &spec.traits_of(model)))
+    }))
+    .ok()
+}
