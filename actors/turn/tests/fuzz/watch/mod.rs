@@ -38,6 +38,8 @@ pub(super) struct Watch {
     finish: Option<Finish>,
     /// Attempts whose answers may still come, and what is booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
+    /// The attempts that the append starts.
+    fresh: Vec<(CallId, Attempt)>,
     calls: Calls,
     summaries: Summaries,
     pub(super) family: Family,
@@ -57,6 +59,8 @@ struct Run {
     usage: Usage,
     /// Model calls, and attempts of tool calls but for those that were never begun.
     made: (u32, u64),
+    /// Of these, what was ended in the append that starts it, and so is in nobody's account.
+    unmade: (u32, u64),
     held: Held,
     legs: u32,
     /// Whether it has ended for want of budget, and no other run has begun since.
@@ -179,6 +183,7 @@ impl Watch {
             exhausted: None,
             usage,
             made: (0, 0),
+            unmade: (0, 0),
             held,
             legs: 1,
             reopenable: false,
@@ -196,7 +201,10 @@ impl Watch {
 
     fn call_ended(&mut self, ended: &CallEnded) -> Result<(), String> {
         if self.calls.ended(ended)? {
-            self.running(ended.call.run)?.held.give_back(&ONE_CALL);
+            let is_unmade = self.fresh.contains(&(ended.call, ended.attempt));
+            let run = self.running(ended.call.run)?;
+            run.held.give_back(&ONE_CALL);
+            run.unmade.1 += u64::from(is_unmade);
         }
         self.family.call_ended(ended)
     }
@@ -290,6 +298,7 @@ impl Watch {
         run.made.0 += u32::from(started.attempt == 1 && !is_grace);
         hold!(started.reserved.iterations.is_none() || !is_grace, "{started:?} costs an iteration");
         hold!(started.reserved.tokens > Some(started.max_tokens), "{started:?} reserves too little");
+        self.fresh.push((started.call, started.attempt));
         let failed = self.failed.take().filter(|(call, ..)| *call == started.call);
         if let Some((_, attempt, request)) = failed {
             hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
@@ -330,6 +339,7 @@ impl Watch {
         run.held.reserve(&Amounts { children, ..ONE_CALL });
         run.made.1 += 1;
         let spec = Arc::clone(&run.spec);
+        self.fresh.push((started.call, started.attempt));
         self.family.started(started, &spec)
     }
 
@@ -358,6 +368,10 @@ impl Watch {
 
     fn failed(&mut self, failed: &ModelFailed) -> Result<(), String> {
         let asked = self.take(failed.call, failed.attempt)?;
+        if self.fresh.contains(&(failed.call, failed.attempt)) {
+            let iterations = asked.reserved.iterations.and_then(|one| u32::try_from(one).ok());
+            self.running(failed.call.run)?.unmade.0 += iterations.unwrap_or(0);
+        }
         self.failed = Some((failed.call, failed.attempt, asked.request));
         if billing(&failed.failure.class) == Billing::Everything {
             self.may_be_late(failed.call, failed.attempt, asked.reserved.tokens);
@@ -414,6 +428,7 @@ impl Watch {
                 None => self.rows.push((row.id, row.state)),
             }
         }
+        self.fresh.clear();
         for run in &self.runs {
             let is_touched = ledger.settle.iter().any(|settle| settle.account == run.id.into())
                 || ledger.reserve.iter().any(|reserve| reserve.account == run.id.into());
@@ -422,7 +437,8 @@ impl Watch {
                 self.check_row(run, turn)?;
             }
             if run.state == State::Running {
-                self.money.check_counts(run.id, (run.made.0.into(), run.made.1))?;
+                let booked = ((run.made.0 - run.unmade.0).into(), run.made.1 - run.unmade.1);
+                self.money.check_counts(run.id, booked)?;
             }
         }
         if let Phase::Running(run) = &turn.phase {
