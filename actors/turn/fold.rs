@@ -172,6 +172,10 @@ impl Turn {
 
     fn answered(&mut self, answered: &ModelAnswered) {
         let Phase::Running(run) = &mut self.phase else { return };
+        if let Some(started) = run.asking().cloned() {
+            self.measure(&started, answered.usage.as_ref());
+        }
+        let Phase::Running(run) = &mut self.phase else { return };
         run.usage.add(&answered.usage.unwrap_or_default());
         let spent = run.asking().map(|started| started.spent(answered.usage.as_ref()));
         run.spent.add(&spent.unwrap_or_default());
