@@ -44,7 +44,7 @@ impl Density {
     /// It, corrected by a request of so many bytes that has had so many tokens.
     #[must_use]
     pub fn corrected(self, bytes: u64, tokens: u64) -> Self {
-        let said = u16::try_from(scaled(tokens, (1_000, bytes.max(1)))).unwrap_or(u16::MAX);
+        let said = u16::try_from(nearest(tokens, (1_000, bytes.max(1)))).unwrap_or(u16::MAX);
         if bytes < SHORT || !(LEAST..=MOST).contains(&said) {
             return self;
         }
@@ -62,8 +62,13 @@ impl Density {
 
 /// `n` times a fraction, rounded down.
 fn scaled(n: u64, (times, over): (u64, u64)) -> u64 {
-    let scaled = u128::from(n) * u128::from(times) / u128::from(over);
-    u64::try_from(scaled).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(n) * u128::from(times) / u128::from(over)).unwrap_or(u64::MAX)
+}
+
+/// Likewise, rounded to the nearest.
+fn nearest(n: u64, (times, over): (u64, u64)) -> u64 {
+    let n = u128::from(n) * u128::from(times) + u128::from(over / 2);
+    u64::try_from(n / u128::from(over)).unwrap_or(u64::MAX)
 }
 
 impl Default for Density {
@@ -140,7 +145,7 @@ mod tests {
             (1_999, 999),
             (40_000, 0),
             (40_000, 7),
-            (40_000, 3_999),
+            (40_000, 3_979),
             (40_000, 40_041),
             (40_000, u64::MAX),
             (u64::MAX, 1),
