@@ -4,9 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice,
+    RunRequest, Runtime, SessionChoice, World,
     model::{Body, Density, Failure, FailureClass, ModelStarted, ModelTraits, Record, Usage},
-    testkit::{MemoryJournal, ScriptedProvider, says, world},
+    testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says, world},
 };
 
 const TEXT: usize = 40_000;
@@ -23,8 +23,10 @@ fn provider() -> ScriptedProvider {
     })
 }
 
-async fn start(journal: &MemoryJournal) -> Runtime {
-    Runtime::start(world(Arc::new(journal.clone()), provider(), vec![])).await.unwrap()
+/// A process, whose ids are its own by `chance`.
+async fn start(journal: &MemoryJournal, chance: u64) -> Runtime {
+    let world = world(Arc::new(journal.clone()), provider(), vec![]);
+    Runtime::start(World { clock: Arc::new(VirtualClock::new(chance)), ..world }).await.unwrap()
 }
 
 /// Runs this in a session of its own; says what the run began with and its first request.
@@ -55,7 +57,7 @@ fn input(started: &ModelStarted) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn the_next_session_begins_with_what_the_last_one_has_found_out() {
     let journal = MemoryJournal::new();
-    let runtime = start(&journal).await;
+    let runtime = start(&journal, 1).await;
     let text = "x".repeat(TEXT);
     let (traits, first) = run(&runtime, &text).await;
     assert_eq!((traits, input(&first)), (ModelTraits::default(), first.bytes / 4 + first.bytes / 16));
@@ -67,9 +69,9 @@ async fn the_next_session_begins_with_what_the_last_one_has_found_out() {
     assert_eq!(input(&second), likely + likely / 4);
     runtime.suspend().await;
     // What its provider names is known too, when a run has met it.
-    let runtime = start(&journal.reopened()).await;
+    let runtime = start(&journal.reopened(), 2).await;
     let (traits, _) = run(&runtime, "long").await;
-    assert!(traits.density > Some(known));
+    assert!(traits.density > Some(known), "{traits:?}, and before {known:?}");
     let (traits, _) = run(&runtime, &text).await;
     assert_eq!(traits.window, Some(30_000));
     runtime.suspend().await;
