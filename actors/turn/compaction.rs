@@ -51,8 +51,8 @@ pub(super) struct Compacting {
     pub(super) given_up: bool,
     /// Whether nobody is before the run has to wait for it: ahead of that it has failed.
     not_ahead: bool,
-    /// The weight of the request behind the last compression.
-    weight: u64,
+    /// The bytes of the request behind the last compression, and their weight.
+    size: (usize, u64),
 }
 
 /// What a view needs.
@@ -82,7 +82,7 @@ pub(super) struct Room {
 }
 
 impl Compacting {
-    pub(super) const fn first(nth: u32, weight: u64) -> Self {
+    pub(super) const fn first(nth: u32, size: (usize, u64)) -> Self {
         Self {
             nth,
             asking: Asking::first(0),
@@ -93,7 +93,7 @@ impl Compacting {
             unusable: 0,
             given_up: false,
             not_ahead: false,
-            weight,
+            size,
         }
     }
 
@@ -175,13 +175,8 @@ impl Turn {
     }
 
     /// How many tokens the requests of the model have that the next call asks first.
-    fn next_density(&self, run: &Run) -> Density {
+    pub(super) fn next_density(&self, run: &Run) -> Density {
         run.next_model().map_or(Density::GUESS, |model| self.density(run, model))
-    }
-
-    /// The tokens of the next request, likely.
-    pub(super) fn next_tokens(&self, run: &Run) -> u64 {
-        self.next_density(run).tokens(limits::request_bytes(run, self) as u64)
     }
 
     /// What the view of the run under way needs.
@@ -190,9 +185,10 @@ impl Turn {
         let Some(room) = self.room(run).filter(|_| !is_over) else { return Need::Nothing };
         let is_refused = matches!(&run.step, Step::Asking(asking) if asking.is_too_long);
         let size = limits::request_bytes(run, self);
-        // In tokens: a view of which more is known may have grown without another byte.
-        let before = run.compacting.weight;
-        let has_grown = room.density.weight(size) > before.saturating_add(before / 8);
+        let (bytes, weight) = run.compacting.size;
+        // A view that was found to have more tokens has grown without another byte.
+        let is_heavier = room.density.weight(size) > weight.saturating_add(weight / 8);
+        let has_grown = size > bytes + bytes / 8 || is_heavier;
         if !is_refused && (size <= room.pressure() || !has_grown) {
             return Need::Nothing;
         }
@@ -377,9 +373,10 @@ impl Turn {
             self.summary.clone_from(&compacted.summary);
         }
         let Phase::Running(run) = &self.phase else { return };
-        let weight = self.next_density(run).weight(limits::request_bytes(run, self));
+        let size = limits::request_bytes(run, self);
+        let size = (size, self.next_density(run).weight(size));
         if let Phase::Running(run) = &mut self.phase {
-            run.compacting = Compacting::first(run.compacting.nth + 1, weight);
+            run.compacting = Compacting::first(run.compacting.nth + 1, size);
             if let Step::Asking(asking) = &mut run.step {
                 asking.is_too_long = false;
             }

@@ -133,7 +133,7 @@ impl Turn {
             graces: 0,
             exhausted: None,
             stopping: None,
-            compacting: Compacting::first(1, 0),
+            compacting: Compacting::first(1, (0, 0)),
             asked_since: None,
             step: Step::Asking(Asking::first(0)),
         };

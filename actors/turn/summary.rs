@@ -187,7 +187,9 @@ impl Draft {
     /// The view switches.
     fn compact(&mut self, by: Rung, to: Place, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
-        let before = self.turn.next_tokens(run);
+        let density = self.turn.next_density(run);
+        let tokens = |run: &Run, turn: &Turn| density.tokens(limits::request_bytes(run, turn) as u64);
+        let before = tokens(run, &self.turn);
         let waited_ms = run.asked_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
         let mut compacted = ContextCompacted {
             run: run.id,
@@ -202,7 +204,7 @@ impl Draft {
         let mut shorter = self.turn.clone();
         shorter.compacted(&compacted);
         if let Phase::Running(run) = &shorter.phase {
-            compacted.after = shorter.next_tokens(run);
+            compacted.after = tokens(run, &shorter);
         }
         self.push(Body::ContextCompacted(Box::new(compacted)));
     }

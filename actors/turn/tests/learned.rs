@@ -101,37 +101,47 @@ fn a_request_is_estimated_by_what_the_one_before_it_has_told() {
     check(Some(400), Some(used(30_000, 0)), Some(30_000));
 }
 
-/// The bytes of the longest request before the first compression, of a model whose provider counts so many tokens to 1,000
-/// bytes.
-fn longest(per_1000: Option<u64>) -> u64 {
+/// A run on a small window.
+fn small() -> Driver {
     let mut driver = Driver::new();
     let known = ModelTraits { window: Some(32_768), ..ModelTraits::default() };
-    let compression =
-        Compression { chain: Vec::new(), traits: Vec::new(), trigger: 50, protect_last: 4, ahead: false };
+    let (chain, traits) = (Vec::new(), Vec::new());
+    let compression = Compression { chain, traits, trigger: 50, protect_last: 40, ahead: false };
     driver.submit_with(1, "go", |spec| {
         spec.traits = vec![known];
         spec.limits.max_tokens = 1_000;
         spec.compression = Some(Arc::new(compression));
     });
-    for iteration in 1..200 {
+    driver
+}
+
+/// Asks until the view is compressed for the `nth` time, in at most so many iterations; a provider counts so many tokens to
+/// 1,000 bytes. Says how long the longest request before was, and the iteration behind it.
+fn compress(
+    driver: &mut Driver,
+    nth: usize,
+    iterations: std::ops::Range<u32>,
+    per_1000: Option<u64>,
+) -> (u64, u32) {
+    let mut longest = 0;
+    for iteration in iterations {
         driver.lease(model(1, iteration), 1);
-        let compacted = driver.records.iter().any(|record| matches!(record.body, Body::ContextCompacted(_)));
-        if compacted {
-            break;
+        let compacted =
+            driver.records.iter().filter(|record| matches!(record.body, Body::ContextCompacted(_)));
+        if compacted.count() >= nth {
+            return (longest, iteration);
         }
-        let usage = per_1000.map(|per_1000| used(asked(&driver).bytes * per_1000 / 1_000, 0));
-        tell(&mut driver, 1, usage);
-        return_all(&mut driver, &"x".repeat(1_000));
+        let bytes = asked(driver).bytes;
+        longest = bytes.max(longest);
+        tell(driver, 1, per_1000.map(|per_1000| used(bytes * per_1000 / 1_000, 0)));
+        return_all(driver, &"x".repeat(1_000));
     }
-    let bytes = driver.records.iter().filter_map(|record| {
-        let Body::ModelStarted(started) = &record.body else { return None };
-        Some(started.bytes)
-    });
-    bytes.max().expect("a model was asked")
+    panic!("it is not compressed; the longest request has {longest} bytes");
 }
 
 #[test]
 fn a_view_is_compressed_by_what_its_model_counts() {
+    let longest = |per_1000| compress(&mut small(), 1, 1..200, per_1000).0;
     let check = |per_1000: Option<u64>, trigger: u64| {
         let longest = longest(per_1000);
         assert!(longest <= trigger && longest > trigger - 2_000, "{per_1000:?}: {longest} of {trigger}");
@@ -142,6 +152,15 @@ fn a_view_is_compressed_by_what_its_model_counts() {
     check(Some(1), 65_536);
     check(Some(5_000), 65_536);
     assert!(longest(Some(150)) > 75_000);
+}
+
+#[test]
+fn a_view_that_was_found_to_have_more_tokens_is_compressed_again() {
+    let mut driver = small();
+    let (_, iteration) = compress(&mut driver, 1, 1..200, None);
+    let short = asked(&driver).bytes;
+    let (longest, _) = compress(&mut driver, 2, iteration..iteration + 3, Some(1_000));
+    assert!(longest < short + short / 8, "{short} to {longest}");
 }
 
 /// What is listed for the store when a run ends after this was said of its request: tokens that it has had at least, and a
