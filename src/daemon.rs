@@ -353,7 +353,7 @@ async fn sweep(journal: &dyn Journal, runner: &Runner) {
             let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
             tokio::spawn(runner.sweep(|run| open.contains(&run)));
         }
-        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_)) => {
+        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_)) => {
             tracing::warn!(
                 "the store answered another question; what ended runs have left is not cleared now"
             );

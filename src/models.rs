@@ -41,6 +41,7 @@ pub fn traits(config: &Config, model: &ModelRef) -> ModelTraits {
             gap_ms: known.gap.map(Wait::millis),
             call_ms: known.call.map(Wait::millis),
         },
+        density: None,
     }
 }
 
@@ -177,6 +178,7 @@ mod tests {
             images: Some(false),
             price: None,
             deadlines: ModelDeadlines { first_event_ms: Some(9), gap_ms: Some(50), call_ms: Some(7_200_000) },
+            density: None,
         };
         assert_eq!(of(user, "acme/m"), expect);
         assert_eq!(of(user, "other/m").window, Some(2));

@@ -301,7 +301,7 @@ async fn append(
 async fn records(journal: &RedbJournal, session: SessionId) -> Result<usize, ReadError> {
     match journal.read(Read::Records { session, from: 0, max: usize::MAX }).await? {
         Rows::Records(records) => Ok(records.len()),
-        other @ (Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_)) => {
+        other @ (Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_)) => {
             panic!("{other:?}")
         }
     }

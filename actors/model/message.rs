@@ -243,6 +243,12 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Usage {
+    /// All tokens read; more than `input_tokens` if the vendor counts beside them what is cached.
+    pub const fn read(&self) -> u64 {
+        let cached = self.cached_tokens.saturating_add(self.cache_write_tokens);
+        if cached > self.input_tokens { cached } else { self.input_tokens }
+    }
+
     /// Tokens read and written together.
     pub const fn total(&self) -> u64 {
         self.input_tokens.saturating_add(self.written())

@@ -15,6 +15,7 @@ mod failure;
 mod hash;
 mod ids;
 mod inbox;
+mod learned;
 mod message;
 mod outcome;
 mod past;
@@ -46,6 +47,7 @@ pub use failure::{Deadline, Failure, FailureClass};
 pub use hash::{Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use inbox::Inbox;
+pub use learned::{Density, ModelRow};
 pub use message::{
     Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, Message, Opaque,
     Origin, ToolCall, Usage,

@@ -253,6 +253,9 @@ pub struct ModelStarted {
     pub view: Seq,
     /// The hash of that view.
     pub request: Hash,
+    /// The bytes of what the model is to read, without what the wire format adds; 0 if that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u64,
     /// The output tokens asked for.
     pub max_tokens: u64,
     /// Why the request does not begin as the one before it did; absent if it does. A provider's cache is of no use then.
@@ -265,6 +268,11 @@ pub struct ModelStarted {
     pub price: Option<Price>,
     /// Who asks.
     pub incarnation: Incarnation,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
+const fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Why a request does not begin with the bytes of the one before it in its session.

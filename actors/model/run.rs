@@ -3,8 +3,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    AccountId, Amounts, Compression, Delegation, Doubt, Ended, Hash, ModelTraits, Parent, RetryPolicy, RunId,
-    Seq, SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    AccountId, Amounts, Compression, Delegation, Doubt, Ended, Hash, ModelRow, ModelTraits, Parent,
+    RetryPolicy, RunId, Seq, SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// One link of a chain: `provider/model`.
@@ -123,6 +123,29 @@ impl RunSpec {
         of(&self.chain, &self.traits).or_else(aside).unwrap_or_default()
     }
 
+    /// All models that it may ask, each once.
+    pub fn models(&self) -> Vec<ModelRef> {
+        let aside = self.compression.as_ref().map_or(&[][..], |aside| &aside.chain);
+        let models = self.chain.iter().chain(aside);
+        models.fold(Vec::new(), |mut models, model| {
+            if !models.contains(model) {
+                models.push(model.clone());
+            }
+            models
+        })
+    }
+
+    /// Takes in what earlier runs have found out about its models. A window that is named already stays.
+    pub fn learn(&mut self, rows: &[ModelRow]) {
+        learn((&self.chain, &mut self.traits), rows);
+        if let Some(aside) = &mut self.compression
+            && rows.iter().any(|row| aside.chain.contains(&row.model))
+        {
+            let Compression { chain, traits, .. } = Arc::make_mut(aside);
+            learn((chain, traits), rows);
+        }
+    }
+
     /// The first model of the chain whose price is not known.
     pub fn unpriced(&self) -> Option<&ModelRef> {
         self.chain.iter().find(|model| self.traits_of(model).price.is_none())
@@ -147,6 +170,17 @@ impl RunSpec {
             let is_so = level == Thinking::Off && traits.thinking == Some(ThinkingStyle::None);
             (traits.thinking(level).is_none() && !is_so).then_some((model, level))
         })
+    }
+}
+
+fn learn((chain, traits): (&[ModelRef], &mut Vec<ModelTraits>), rows: &[ModelRow]) {
+    for (at, model) in chain.iter().enumerate() {
+        let Some(row) = rows.iter().find(|row| row.model == *model) else { continue };
+        if traits.len() <= at {
+            traits.resize(at + 1, ModelTraits::default());
+        }
+        traits[at].density = row.density.or(traits[at].density);
+        traits[at].window = traits[at].window.or(row.window);
     }
 }
 

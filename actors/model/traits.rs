@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::Usage;
+use super::{Density, Usage};
 
 /// How much a model is to think before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -148,6 +148,9 @@ pub struct ModelTraits {
     /// How long its calls may take.
     #[serde(default, skip_serializing_if = "ModelDeadlines::is_empty")]
     pub deadlines: ModelDeadlines,
+    /// Tokens that 1,000 bytes of its requests were found to have; `None` if nobody has found out yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub density: Option<Density>,
 }
 
 /// How long a model's calls may take, in milliseconds; what is absent is its provider's.

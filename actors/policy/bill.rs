@@ -133,6 +133,7 @@ mod tests {
             model: model(name),
             view: 1,
             request: Hash::of(b""),
+            bytes: 0,
             max_tokens: 1,
             prefix: None,
             reserved: Amounts::default(),

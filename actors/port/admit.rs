@@ -90,7 +90,7 @@ fn session_keys<V: View>(append: &Append, view: &mut V) -> Result<(), V::Stop> {
     let rows = || {
         append.index.iter().filter_map(|index| match index {
             Index::Session(row) => Some(row),
-            Index::Run(_) => None,
+            Index::Run(_) | Index::Model(_) => None,
         })
     };
     for row in rows() {

@@ -2,10 +2,7 @@ use std::{fmt::Debug, future::ready, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use crate::model::{ModelRef, RunSpec, Timestamp};
-
-/// Bytes of text that make a token, roughly, in every model family.
-pub(crate) const BYTES_PER_TOKEN: u64 = 4;
+use crate::model::{Density, ModelRef, RunSpec, Timestamp};
 
 /// Builds the system prompt of a session: once, before its first run is accepted. Then it is recorded, and sent byte for
 /// byte with every call.
@@ -71,9 +68,9 @@ impl Prompt {
     }
 }
 
-/// The tokens that a text of so many bytes is taken to have.
-pub const fn tokens_of(bytes: u64) -> u64 {
-    bytes / BYTES_PER_TOKEN
+/// The tokens that a text of so many bytes is taken to have, as long as nothing is known of its model.
+pub fn tokens_of(bytes: u64) -> u64 {
+    Density::GUESS.tokens(bytes)
 }
 
 /// The same prompt for every session.

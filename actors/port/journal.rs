@@ -3,8 +3,8 @@ use std::{fmt::Debug, sync::Arc};
 use futures::future::BoxFuture;
 
 use crate::model::{
-    Account, AccountId, DecodeError, Incarnation, Ledger, NoAllowance, NoRoom, Record, RunId, RunRow, Seq,
-    SessionId, SessionRow,
+    Account, AccountId, DecodeError, Incarnation, Ledger, ModelRef, ModelRow, NoAllowance, NoRoom, Record,
+    RunId, RunRow, Seq, SessionId, SessionRow,
 };
 
 /// The store, as the core sees it.
@@ -111,6 +111,8 @@ pub enum Index {
     Session(SessionRow),
     /// A run's. While its state is not `Ended`, the run is among [`Read::OpenRuns`].
     Run(Box<RunRow>),
+    /// A model's: what it does not say stays as it was.
+    Model(ModelRow),
 }
 
 /// What others have to say to a session: JSON that the core gives and takes.
@@ -263,6 +265,8 @@ pub enum Read {
     RunOfKey(Arc<str>),
     /// An account.
     Account(AccountId),
+    /// The rows of those of these models that have one, in this order.
+    Models(Vec<ModelRef>),
 }
 
 /// What was read; the variant that belongs to the question.
@@ -278,6 +282,8 @@ pub enum Rows {
     Runs(Vec<RunRow>),
     /// For [`Read::Account`].
     Account(Option<Box<Account>>),
+    /// For [`Read::Models`].
+    Models(Vec<ModelRow>),
 }
 
 /// A record and its place.

@@ -14,7 +14,6 @@ mod tool;
 pub use admit::{View, admit, fence};
 pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence, Shelf};
 pub use clock::Clock;
-pub(crate) use context::BYTES_PER_TOKEN;
 pub use context::{ContextEngine, ContextError, FixedPrompt, Layer, Occasion, Prompt, tokens_of};
 pub use journal::{
     Append, Appended, Founded, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,

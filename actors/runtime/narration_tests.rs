@@ -84,6 +84,7 @@ fn asked(attempt: Attempt) -> Body {
         model: ModelRef { provider: "p".into(), model: "m".into() },
         view: 1,
         request: Hash::of(b""),
+        bytes: 0,
         max_tokens: 1,
         prefix: None,
         reserved: Amounts::default(),

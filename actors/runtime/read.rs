@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Body, Ended, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
+    model::{Body, Ended, ModelRef, ModelRow, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
     persistence::{records_of, replay},
     policy::{Bill, said},
     port::{Read, ReadError, Rows},
@@ -38,14 +38,27 @@ impl Runtime {
     pub(super) async fn read_runs(&self, what: Read) -> Result<Vec<RunRow>, RunError> {
         match self.journal.read(what).await? {
             Rows::Runs(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
         }
     }
 
     pub(super) async fn read_sessions(&self, what: Read) -> Result<Vec<SessionRow>, RunError> {
         match self.journal.read(what).await? {
             Rows::Sessions(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) => Err(other_question()),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
+        }
+    }
+
+    pub(super) async fn read_models(&self, models: Vec<ModelRef>) -> Result<Vec<ModelRow>, RunError> {
+        match self.journal.read(Read::Models(models)).await? {
+            Rows::Models(rows) => Ok(rows),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) => {
+                Err(other_question())
+            }
         }
     }
 

@@ -38,6 +38,7 @@ impl Runtime {
         let mut spec = request.spec(&self.defaults().spec, run, repaired.system.as_deref());
         priced(&spec)?;
         spec.schema_bytes = self.doors.wiring.tools.schema_bytes(&spec.tools);
+        self.learn(&mut spec).await;
         let spec = Arc::new(spec);
         for (model, level) in spec.untold() {
             let level = level.name();
@@ -123,6 +124,14 @@ impl Runtime {
         let Some(space) = &self.space else { return Ok(()) };
         let shortage = space.shortage().await;
         shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(NotAccepted::NoRoom(shortage))))
+    }
+
+    /// Puts in what earlier runs have found out about its models. Without that the run begins with guesses.
+    async fn learn(&self, spec: &mut RunSpec) {
+        match self.read_models(spec.models()).await {
+            Ok(rows) => spec.learn(&rows),
+            Err(error) => tracing::warn!(%error, "what was found out about models cannot be read"),
+        }
     }
 
     async fn resolve(&self, choice: &SessionChoice) -> Result<Place, RunError> {

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Artifact, CallId, Child, ChildEnded, Ended, Inbox, Outcome, Record, RunRow, RunSpec, SessionId},
+    model::{Artifact, CallId, Child, ChildEnded, Ended, Inbox, Outcome, Record, RunRow, SessionId},
     persistence::records_of,
     policy::{Bill, said},
-    port::{ArtifactName, BYTES_PER_TOKEN, InboxRow, Read, ReadError, Rows, Shelf},
+    port::{ArtifactName, InboxRow, Read, ReadError, Rows, Shelf},
     session::{
         Inner, Wiring,
         calls::{Tasks, tell},
@@ -75,13 +75,13 @@ impl State {
 }
 
 impl Tasks {
-    /// Reads the rows behind `last`, and what those who have ended have left. `spec` is that of the run under way.
-    fn read_inbox(&self, last: u64, (spec, batch): (Option<Arc<RunSpec>>, Vec<(CallId, usize)>)) {
+    /// Reads the rows behind `last`, and what those who have ended have left. `window` is that of the run under way.
+    fn read_inbox(&self, last: u64, (window, batch): (Option<u64>, Vec<(CallId, usize)>)) {
         let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
         let vigil = self.vigil();
         self.tasks.spawn(async move {
             let _vigil = vigil;
-            let room = Room { wiring, session: id, spec, batch };
+            let room = Room { wiring, session: id, window, batch };
             let said = match room.read(last).await {
                 Ok(heard) => Inner::Heard(heard),
                 Err(error) => {
@@ -107,7 +107,8 @@ impl Wiring {
 struct Room {
     wiring: Arc<Wiring>,
     session: SessionId,
-    spec: Option<Arc<RunSpec>>,
+    /// Bytes that fit into the model's window.
+    window: Option<u64>,
     /// How many tasks each open call has given away.
     batch: Vec<(CallId, usize)>,
 }
@@ -189,11 +190,8 @@ impl Room {
     /// Bytes of an answer that are shown: its share of what all of its call may show, and of the model's window.
     fn most(&self, call: CallId) -> usize {
         let batch = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| (*tasks).max(1));
-        let first = self.spec.as_ref().and_then(|spec| Some(spec.traits_of(spec.chain.first()?)));
-        let window = first.and_then(|traits| traits.window);
-        let share = window.map_or(usize::MAX, |window| {
-            usize::try_from(window.saturating_mul(BYTES_PER_TOKEN) / SHARE).unwrap_or(usize::MAX)
-        });
+        let share = self.window.map(|window| usize::try_from(window / SHARE).unwrap_or(usize::MAX));
+        let share = share.unwrap_or(usize::MAX);
         (SHOWN.min(share) / batch).max(LEAST)
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{CallId, Now, RunSpec, SessionId},
+    model::{CallId, Now, SessionId},
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
@@ -220,9 +220,9 @@ impl State {
     }
 
     /// What the share of a subagent's result in its parent's view depends on.
-    pub(super) fn shares(&self) -> (Option<Arc<RunSpec>>, Vec<(CallId, usize)>) {
+    pub(super) fn shares(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
         match &self.life {
-            Life::Awake(turn) => (turn.current().map(|(_, spec)| Arc::clone(spec)), turn.batches()),
+            Life::Awake(turn) => (turn.window_bytes(), turn.batches()),
             Life::Dormant(..) | Life::Waking => (None, Vec::new()),
         }
     }

@@ -38,7 +38,9 @@ pub(super) async fn bury(
     };
     let all: Vec<RunRow> = match journal.read(Read::OpenRuns).await.map_err(Unopened::Read)? {
         Rows::Runs(rows) => rows,
-        Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Vec::new(),
+        Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+            Vec::new()
+        }
     };
     let is_it = |row: &&RunRow| row.session == session && only.is_none_or(|only| row.id == only);
     let open: Vec<RunRow> = all.iter().filter(is_it).cloned().collect();
@@ -100,7 +102,7 @@ fn heirs<'a>(
 async fn active_ms(journal: &dyn Journal, (session, last): (SessionId, Seq)) -> Result<u64, ReadError> {
     match journal.read(Read::Records { session, from: last, max: 1 }).await {
         Ok(Rows::Records(records)) => Ok(records.first().map_or(0, |stored| stored.record.active_ms)),
-        Ok(Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_))
+        Ok(Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_))
         | Err(ReadError::Record { .. }) => Ok(0),
         Err(error @ (ReadError::Unavailable(_) | ReadError::Row { .. })) => Err(error),
     }
@@ -133,7 +135,7 @@ async fn settled(journal: &dyn Journal, row: &RunRow, open: &[RunRow]) -> Result
 async fn account(journal: &dyn Journal, id: AccountId) -> Result<Option<Account>, ReadError> {
     Ok(match journal.read(Read::Account(id)).await? {
         Rows::Account(account) => account.map(|account| *account),
-        Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) => None,
+        Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_) => None,
     })
 }
 

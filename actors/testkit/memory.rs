@@ -10,8 +10,8 @@ use futures::{
 
 use crate::{
     model::{
-        Account, AccountId, Incarnation, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, decode,
-        encode,
+        Account, AccountId, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId,
+        SessionRow, decode, encode,
     },
     mutation::{Mutation, planted},
     port::{
@@ -103,6 +103,7 @@ struct Store {
     runs: BTreeMap<RunId, RunRow>,
     open_runs: BTreeSet<RunId>,
     keys: BTreeMap<Arc<str>, RunId>,
+    models: BTreeMap<String, ModelRow>,
 }
 
 impl Store {
@@ -126,6 +127,7 @@ impl Store {
             match index {
                 Index::Session(row) => self.index_session(row),
                 Index::Run(row) => self.index_run(*row),
+                Index::Model(row) => self.index_model(row),
             }
         }
         self.keys.extend(append.key);
@@ -188,6 +190,12 @@ impl Store {
         self.runs.insert(row.id, row);
     }
 
+    fn index_model(&mut self, row: ModelRow) {
+        let name = row.model.to_string();
+        let before = self.models.remove(&name);
+        self.models.insert(name, row.over(before));
+    }
+
     fn end(&self, session: SessionId) -> Seq {
         self.log.range((session, 0)..=(session, Seq::MAX)).next_back().map_or(0, |((_, seq), _)| *seq)
     }
@@ -220,6 +228,10 @@ impl Store {
                 Rows::Runs(row.cloned().into_iter().collect())
             }
             Read::Account(id) => Rows::Account(self.accounts.get(id).copied().map(Box::new)),
+            Read::Models(models) => {
+                let row = |model: &ModelRef| self.models.get(&model.to_string()).cloned();
+                Rows::Models(models.iter().filter_map(row).collect())
+            }
         })
     }
 

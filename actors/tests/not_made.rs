@@ -32,7 +32,7 @@ fn with(journal: Arc<dyn Journal>, asked: &Arc<AtomicUsize>) -> World {
 async fn account(journal: &MemoryJournal, run: RunId) -> Account {
     match journal.read(Read::Account(run.into())).await.unwrap() {
         Rows::Account(account) => *account.expect("the run has an account"),
-        other @ (Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_)) => {
+        other @ (Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_)) => {
             panic!("{other:?}")
         }
     }

@@ -42,6 +42,7 @@ impl Draft {
             model: model.clone(),
             view: self.turn.last,
             request: self.turn.request_hash(),
+            bytes: limits::request_bytes(run, &self.turn) as u64,
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,

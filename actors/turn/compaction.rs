@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallId, ContextCompacted, FROM_RUNTIME, FailureClass, Irreducible, ModelFailed, ModelRef, Now,
+        Body, CallId, ContextCompacted, Density, FROM_RUNTIME, Irreducible, ModelFailed, ModelRef, Now,
         Place, Rung, SummaryAnswered, SummaryStarted,
     },
     policy::{Billing, billing},
@@ -51,8 +51,8 @@ pub(super) struct Compacting {
     pub(super) given_up: bool,
     /// Whether nobody is before the run has to wait for it: ahead of that it has failed.
     not_ahead: bool,
-    /// The bytes of the request behind the last compression.
-    size: usize,
+    /// The bytes of the request behind the last compression, and their weight.
+    size: (usize, u64),
 }
 
 /// What a view needs.
@@ -78,10 +78,11 @@ pub(super) struct Room {
     /// What a summary may have, in tokens.
     pub(super) summary: u64,
     window: usize,
+    density: Density,
 }
 
 impl Compacting {
-    pub(super) const fn first(nth: u32, size: usize) -> Self {
+    pub(super) const fn first(nth: u32, size: (usize, u64)) -> Self {
         Self {
             nth,
             asking: Asking::first(0),
@@ -154,12 +155,6 @@ impl Run {
 }
 
 impl Turn {
-    /// The window of a model, as far as it is known or was found.
-    pub(super) fn window(&self, run: &Run, model: &ModelRef) -> Option<u64> {
-        let found = self.windows.iter().filter(|(of, _)| of == model).map(|(_, window)| *window);
-        found.chain(run.spec.traits_of(model).window).min()
-    }
-
     /// How much fits into the next request; `None` if that is not known, or if nothing is to be done about it.
     pub(super) fn room(&self, run: &Run) -> Option<Room> {
         let compression = run.spec.compression.as_deref()?;
@@ -168,13 +163,20 @@ impl Turn {
         let output = limits::wanted_output(run, model).min(window / 4);
         let hard = window.saturating_sub(output + RESERVE.min(window / 4));
         let trigger = (window * u64::from(compression.trigger) / 100).min(hard);
-        let bytes = |tokens: u64| usize::try_from(limits::bytes(tokens)).unwrap_or(usize::MAX);
+        let density = self.density(run, model);
+        let bytes = |tokens: u64| usize::try_from(density.bytes(tokens)).unwrap_or(usize::MAX);
         Some(Room {
             trigger: bytes(trigger),
             hard: bytes(hard),
             summary: (window / 16).min(SUMMARY),
             window: bytes(window),
+            density,
         })
+    }
+
+    /// How many tokens the requests of the model have that the next call asks first.
+    pub(super) fn next_density(&self, run: &Run) -> Density {
+        run.next_model().map_or(Density::GUESS, |model| self.density(run, model))
     }
 
     /// What the view of the run under way needs.
@@ -183,7 +185,10 @@ impl Turn {
         let Some(room) = self.room(run).filter(|_| !is_over) else { return Need::Nothing };
         let is_refused = matches!(&run.step, Step::Asking(asking) if asking.is_too_long);
         let size = limits::request_bytes(run, self);
-        let has_grown = size > run.compacting.size + run.compacting.size / 8;
+        let (bytes, weight) = run.compacting.size;
+        // A view that was found to have more tokens has grown without another byte.
+        let is_heavier = room.density.weight(size) > weight.saturating_add(weight / 8);
+        let has_grown = size > bytes + bytes / 8 || is_heavier;
         if !is_refused && (size <= room.pressure() || !has_grown) {
             return Need::Nothing;
         }
@@ -216,12 +221,13 @@ impl Turn {
 
     /// What a request that cannot be made shorter consists of.
     pub(super) fn irreducible(&self, run: &Run) -> Irreducible {
-        let tokens = |bytes: usize| limits::tokens_of(bytes as u64);
+        let density = self.next_density(run);
+        let tokens = |bytes: usize| density.tokens(bytes as u64);
         let (request, last) = self.history.least();
         Irreducible {
             limit: self.room(run).map_or(0, |room| tokens(room.hard)),
             system: tokens(self.system_bytes(run)),
-            tools: limits::tokens_of(run.spec.schema_bytes),
+            tools: density.tokens(run.spec.schema_bytes),
             request: tokens(request),
             last: tokens(last),
         }
@@ -296,6 +302,10 @@ impl Turn {
     }
 
     fn summary_answered(&mut self, answered: &SummaryAnswered) {
+        let Phase::Running(run) = &self.phase else { return };
+        if let Some(started) = run.compacting.asking.started().cloned() {
+            self.measure(&started, answered.usage.as_ref());
+        }
         let Phase::Running(run) = &mut self.phase else { return };
         run.usage.add(&answered.usage.unwrap_or_default());
         let links = run.spec.compression.as_deref().map_or(0, |compression| compression.chain.len());
@@ -349,18 +359,6 @@ impl Turn {
         }
     }
 
-    /// A provider has said that a request was too long: so much fits at most.
-    pub(super) fn learn(&mut self, class: &FailureClass, call: CallId) {
-        let FailureClass::ContextTooLong { limit } = class else { return };
-        let Phase::Running(run) = &self.phase else { return };
-        let Some(started) = run.started_of(call) else { return };
-        let asked = started.reserved.tokens.unwrap_or(0).saturating_sub(started.max_tokens);
-        let window = limit.filter(|limit| *limit > 0).unwrap_or(asked);
-        let model = started.model.clone();
-        self.windows.retain(|(of, _)| *of != model);
-        self.windows.push_back((model, window));
-    }
-
     pub(super) fn compacted(&mut self, compacted: &ContextCompacted) {
         let todo = self.todo();
         match compacted.by {
@@ -376,6 +374,7 @@ impl Turn {
         }
         let Phase::Running(run) = &self.phase else { return };
         let size = limits::request_bytes(run, self);
+        let size = (size, self.next_density(run).weight(size));
         if let Phase::Running(run) = &mut self.phase {
             run.compacting = Compacting::first(run.compacting.nth + 1, size);
             if let Step::Asking(asking) = &mut run.step {
@@ -398,7 +397,7 @@ impl Turn {
 
 /// The bytes that a summary should have at most; one with more than twice as many is none.
 fn summary_bytes(room: Room) -> usize {
-    usize::try_from(limits::bytes(room.summary)).unwrap_or(usize::MAX)
+    usize::try_from(room.density.bytes(room.summary)).unwrap_or(usize::MAX)
 }
 
 /// What the model reads in place of what was left out.

@@ -181,6 +181,7 @@ impl Draft {
     pub(super) fn push(&mut self, body: Body) {
         if let Body::RunEnded(ended) = &body {
             self.before_end = self.row_of(ended.run);
+            self.list_news(ended.run);
         }
         let record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.account(&record.body);

@@ -133,7 +133,7 @@ impl Turn {
             graces: 0,
             exhausted: None,
             stopping: None,
-            compacting: Compacting::first(1, 0),
+            compacting: Compacting::first(1, (0, 0)),
             asked_since: None,
             step: Step::Asking(Asking::first(0)),
         };
@@ -171,6 +171,10 @@ impl Turn {
     }
 
     fn answered(&mut self, answered: &ModelAnswered) {
+        let Phase::Running(run) = &mut self.phase else { return };
+        if let Some(started) = run.asking().cloned() {
+            self.measure(&started, answered.usage.as_ref());
+        }
         let Phase::Running(run) = &mut self.phase else { return };
         run.usage.add(&answered.usage.unwrap_or_default());
         let spent = run.asking().map(|started| started.spent(answered.usage.as_ref()));

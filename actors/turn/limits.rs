@@ -1,9 +1,7 @@
 //! What a call is taken to cost before it is made.
 
-pub(super) use crate::port::tokens_of;
 use crate::{
     model::{Amounts, Attempt, Dimension, ModelRef, NoAllowance, Price},
-    port::BYTES_PER_TOKEN,
     turn::{Turn, run::Run},
 };
 
@@ -31,13 +29,13 @@ pub(super) struct Estimate {
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
 /// what is left, and to what the model can write.
 pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
-    let (likely, input) = (read(run, turn), input(run, turn));
+    let (likely, input) = (read(run, turn, model), input(run, turn, model));
     let wanted = wanted_output(run, model);
     let price = run.spec.traits_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
     let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
-    let room = before_grace(run, turn, price).map(|(_, room)| room).fold(room, u64::min);
+    let room = before_grace(run, turn, model).map(|(_, room)| room).fold(room, u64::min);
     let max_tokens = if room >= LEAST_OUTPUT { room } else { wanted };
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
@@ -50,8 +48,7 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
 /// made. A run that has no answer yet is asked for one as long as there is anything left.
 pub(super) fn no_room_for_grace(run: &Run, turn: &Turn, model: &ModelRef) -> Option<NoAllowance> {
     let least = wanted_output(run, model).min(LEAST_OUTPUT);
-    let price = run.spec.traits_of(model).price;
-    let (dimension, _) = before_grace(run, turn, price).find(|(_, room)| *room < least)?;
+    let (dimension, _) = before_grace(run, turn, model).find(|(_, room)| *room < least)?;
     Some(NoAllowance {
         account: run.id.into(),
         dimension,
@@ -63,13 +60,10 @@ pub(super) fn no_room_for_grace(run: &Run, turn: &Turn, model: &ModelRef) -> Opt
 
 /// The output for which a call may ask, by each limit, so that the grace call fits behind it: that reads the same view, and
 /// the call's whole output.
-fn before_grace(
-    run: &Run,
-    turn: &Turn,
-    price: Option<Price>,
-) -> impl Iterator<Item = (Dimension, u64)> + use<> {
+fn before_grace(run: &Run, turn: &Turn, model: &ModelRef) -> impl Iterator<Item = (Dimension, u64)> + use<> {
     let works = run.has_answered() && !run.is_in_grace();
-    let twice = input(run, turn).saturating_mul(2);
+    let price = run.spec.traits_of(model).price;
+    let twice = input(run, turn, model).saturating_mul(2);
     let tokens =
         run.left(Dimension::Tokens).map(|left| left.saturating_sub(twice.saturating_add(GRACE_ROOM)) / 2);
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| {
@@ -81,14 +75,14 @@ fn before_grace(
 }
 
 /// The tokens that are reserved for what a request reads: a quarter more than is likely.
-fn input(run: &Run, turn: &Turn) -> u64 {
-    let likely = read(run, turn);
+fn input(run: &Run, turn: &Turn, model: &ModelRef) -> u64 {
+    let likely = read(run, turn, model);
     likely.saturating_add(likely / 4)
 }
 
 /// The tokens that a request reads, as far as its bytes tell: the head with the tools, and the view.
-fn read(run: &Run, turn: &Turn) -> u64 {
-    tokens_of(request_bytes(run, turn) as u64)
+fn read(run: &Run, turn: &Turn, model: &ModelRef) -> u64 {
+    turn.density(run, model).tokens(request_bytes(run, turn) as u64)
 }
 
 /// The bytes that a request reads.
@@ -102,17 +96,12 @@ pub(super) fn head_bytes(run: &Run, turn: &Turn) -> usize {
     turn.system_bytes(run).saturating_add(tools)
 }
 
-/// The bytes of so many tokens, roughly.
-pub(super) const fn bytes(tokens: u64) -> u64 {
-    tokens.saturating_mul(BYTES_PER_TOKEN)
-}
-
 /// The input tokens above which the model's price is not known, if the request reads more and money is limited: such a
 /// model is not asked.
 pub(super) fn unpriced_above(run: &Run, turn: &Turn, model: &ModelRef) -> Option<u64> {
     run.spec.limits.budget.usd?;
     let price = run.spec.traits_of(model).price;
-    let is_known = price.is_some_and(|price| price.holds_for(read(run, turn)));
+    let is_known = price.is_some_and(|price| price.holds_for(read(run, turn, model)));
     (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
 }
 

@@ -15,6 +15,7 @@ mod grace;
 mod history;
 mod input;
 mod ladder;
+mod learned;
 mod limits;
 mod notice;
 mod recovery;
@@ -69,8 +70,8 @@ pub(crate) struct Turn {
     history: History,
     /// What stands for the part of it that is gone.
     summary: Option<Arc<str>>,
-    /// What models were found to read and write at most, in tokens.
-    windows: imbl::Vector<(ModelRef, u64)>,
+    /// What was found out about the models that were asked.
+    learned: imbl::Vector<learned::Learned>,
     /// What its model means to do.
     todo: Arc<TodoList>,
     /// All runs that were ever accepted here.
@@ -111,7 +112,7 @@ impl Turn {
             active_ms: 0,
             history: History::default(),
             summary: None,
-            windows: imbl::Vector::new(),
+            learned: imbl::Vector::new(),
             todo: Arc::default(),
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Answer, Attempt, Body, CallId, Cause, ContextCompacted, Dimension, Ended, Failure,
+        Amounts, Answer, Attempt, Body, CallId, Cause, ContextCompacted, Density, Dimension, Ended, Failure,
         FailureClass, Hasher, ModelFailed, ModelRef, ModelStarted, NotAnswered, Outcome, Place, Rung,
         SessionId, SummaryAnswered, SummaryStarted, Unusable,
     },
@@ -76,7 +76,8 @@ impl Turn {
     /// Whether it is known what a summary by this model costs, which reads no more than the view.
     fn is_priced(&self, run: &Run, model: &ModelRef) -> bool {
         let most = self.room(run).map_or(0, |room| room.summary);
-        let likely = limits::tokens_of(self.history.bytes() as u64).min(self.chunk(run, model, most));
+        let view = self.density(run, model).tokens(self.history.bytes() as u64);
+        let likely = view.min(self.chunk(run, model, most));
         run.spec.traits_of(model).price.is_some_and(|price| price.holds_for(likely))
     }
 
@@ -98,7 +99,7 @@ impl Turn {
     fn chunk(&self, run: &Run, model: &ModelRef, most: u64) -> u64 {
         match self.window(run, model) {
             Some(window) => (window / 4 * 3).saturating_sub(most.saturating_mul(2)).max(most),
-            None => limits::tokens_of(CHUNK as u64),
+            None => self.density(run, model).tokens(CHUNK as u64),
         }
     }
 }
@@ -196,7 +197,9 @@ impl Draft {
     /// The view switches.
     fn compact(&mut self, by: Rung, to: Place, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
-        let before = limits::tokens_of(limits::request_bytes(run, &self.turn) as u64);
+        let density = self.turn.next_density(run);
+        let tokens = |run: &Run, turn: &Turn| density.tokens(limits::request_bytes(run, turn) as u64);
+        let before = tokens(run, &self.turn);
         let waited_ms = run.asked_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
         let mut compacted = ContextCompacted {
             run: run.id,
@@ -211,7 +214,7 @@ impl Draft {
         let mut shorter = self.turn.clone();
         shorter.compacted(&compacted);
         if let Phase::Running(run) = &shorter.phase {
-            compacted.after = limits::tokens_of(limits::request_bytes(run, &shorter) as u64);
+            compacted.after = tokens(run, &shorter);
         }
         self.push(Body::ContextCompacted(Box::new(compacted)));
     }
@@ -236,12 +239,14 @@ impl Draft {
             && matches!(compacting.asking.state, Asked::Wanted(_));
         let (Need::Now(to) | Need::Soon(to)) = self.turn.need(run) else { return };
         let Some(room) = self.turn.room(run).filter(|_| is_wanted) else { return };
-        let bytes = limits::bytes(self.turn.chunk(run, model, room.summary));
+        let density = self.turn.density(run, model);
+        let bytes = density.bytes(self.turn.chunk(run, model, room.summary));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let from = self.turn.summarised(compacting);
         let (told, upto) = self.turn.history.transcript(from, to, bytes);
         let text = self.turn.material(compacting, &told);
-        let likely = limits::tokens_of((PROMPT.len() + text.len()) as u64);
+        let bytes = (PROMPT.len() + text.len()) as u64;
+        let likely = density.tokens(bytes);
         let input = likely.saturating_add(likely / 4);
         let output = run.spec.traits_of(model).max_output.unwrap_or(u64::MAX).min(room.summary);
         let price = run.spec.traits_of(model).price;
@@ -263,6 +268,7 @@ impl Draft {
             model: model.clone(),
             view: self.turn.last,
             request: hasher.finish(),
+            bytes,
             max_tokens: output,
             prefix: None,
             reserved,
@@ -285,7 +291,8 @@ impl Draft {
             return self.late(started, answer);
         };
         let text = answer.message.text.trim();
-        let most = usize::try_from(limits::bytes(started.max_tokens)).unwrap_or(usize::MAX);
+        // What requests have says nothing of what is written.
+        let most = usize::try_from(Density::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
         let unusable = match text.len() {
             0 => Some(Unusable::Empty),
             length if length > most.saturating_mul(2) => Some(Unusable::TooLong),

@@ -123,7 +123,9 @@ impl Reader {
     pub async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Fault> {
         match self.read(what).await? {
             Rows::Runs(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
         }
     }
 
@@ -131,7 +133,9 @@ impl Reader {
     pub async fn sessions(&self, what: Read) -> Result<Vec<SessionRow>, Fault> {
         match self.read(what).await? {
             Rows::Sessions(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) => Err(other_question()),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
         }
     }
 
@@ -139,7 +143,9 @@ impl Reader {
     pub async fn account(&self, id: AccountId) -> Result<Option<Account>, Fault> {
         match self.read(Read::Account(id)).await? {
             Rows::Account(account) => Ok(account.map(|account| *account)),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) => Err(other_question()),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
         }
     }
 
@@ -157,7 +163,9 @@ impl Reader {
     pub async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, Fault> {
         match self.read(Read::Records { session, from, max }).await? {
             Rows::Records(page) => Ok(page.into_iter().map(|stored| (stored.seq, stored.record)).collect()),
-            Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) => Err(other_question()),
+            Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
         }
     }
 
@@ -191,7 +199,9 @@ impl Reader {
                     Some(last) if page.len() == PAGE => from = last.seq + 1,
                     Some(_) | None => return Ok(None),
                 },
-                Ok(Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_)) => {
+                Ok(
+                    Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_),
+                ) => {
                     return Err(other_question());
                 }
                 Err(error @ ReadError::Record { .. }) => return Ok(Some(error.to_string())),

@@ -57,6 +57,7 @@ cases! {
     rows::a_session_key_belongs_to_one_session,
     rows::open_runs_follow_their_state,
     rows::lists_hold_the_youngest_in_order,
+    rows::what_is_known_of_models_is_kept,
     rows::everything_is_there_after_reopening,
 }
 

@@ -1,6 +1,6 @@
 use super::subject::{Subject, index_run, one, record, run, run_row, session, session_row};
 use crate::{
-    model::{Amounts, NewAccount, RunState, SessionId},
+    model::{Amounts, Density, ModelRef, ModelRow, NewAccount, RunState, SessionId},
     port::{Append, Index, Read, Refusal, Rows, Write, Written},
 };
 
@@ -99,6 +99,34 @@ pub(super) async fn lists_hold_the_youngest_in_order(journal: Subject) {
     journal.check(Read::Runs { session: Some(session(2)), max: 5 }, rows(&[2, 7])).await;
     journal.check(Read::Runs { session: Some(session(3)), max: 5 }, rows(&[])).await;
     journal.check(Read::OpenRuns, rows(&[2, 5, 7, 9])).await;
+}
+
+pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
+    let id = session(1);
+    let fence = journal.take_over(id).await.incarnation;
+    let model = |name: &str| ModelRef { provider: "p".into(), model: name.into() };
+    let row = |name, density: Option<u16>, window| ModelRow {
+        model: model(name),
+        density: density.map(Density::from),
+        window,
+    };
+    let listing = |expected, rows: Vec<ModelRow>| Append {
+        index: rows.into_iter().map(Index::Model).collect(),
+        ..one(id, fence, expected)
+    };
+    let all = || Read::Models(["org/b", "nobody", "a"].map(model).into());
+    journal.check(all(), Rows::Models(Vec::new())).await;
+    journal.append(listing(1, vec![row("a", Some(300), None), row("org/b", Some(200), Some(9))])).await;
+    // What a row does not say stays, within one append too; what is refused changes nothing.
+    journal.append(listing(2, vec![row("a", None, Some(7)), row("a", Some(400), None)])).await;
+    let wrong = Refusal::WrongSeq { expected: 9, last: 2 };
+    journal.check_refused(listing(9, vec![row("a", Some(500), Some(1))]), wrong).await;
+    for _ in 0..2 {
+        let rows = vec![row("org/b", Some(200), Some(9)), row("a", Some(400), Some(7))];
+        journal.check(all(), Rows::Models(rows)).await;
+        journal.check(Read::Models(Vec::new()), Rows::Models(Vec::new())).await;
+        journal.reopen();
+    }
 }
 
 pub(super) async fn everything_is_there_after_reopening(mut journal: Subject) {

@@ -6,6 +6,7 @@ use crate::{
         Answer, Body, CallEnd, Cause, Compression, Dimension, Ended, ModelTraits, NoAllowance, Outcome,
         Price, Rung, Unusable,
     },
+    port::tokens_of,
     turn::{Effect, limits, run::Phase, tests::fuzz::Grammar},
 };
 
@@ -129,7 +130,7 @@ impl Task {
         let Effect::Ask { call, attempt } = effect else { unreachable!() };
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
-        let size = limits::tokens_of(request.text.len() as u64) + request.started.max_tokens;
+        let size = tokens_of(request.text.len() as u64) + request.started.max_tokens;
         assert!(size <= WINDOW, "a request for a summary of {size} tokens");
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
@@ -160,7 +161,7 @@ impl Task {
     fn look(&self) {
         let turn = &self.driver.turn;
         let Phase::Running(run) = &turn.phase else { panic!("nothing runs") };
-        let input = limits::tokens_of(limits::request_bytes(run, turn) as u64);
+        let input = tokens_of(limits::request_bytes(run, turn) as u64);
         let started = turn.asking().unwrap();
         assert!(input + started.max_tokens <= WINDOW, "{input} + {} tokens", started.max_tokens);
         let (messages, _) = turn.render(Cursor::default());
@@ -349,7 +350,7 @@ fn check_refused(limit: Option<u64>) {
     driver.lease(model(2, 31), 1);
     let size = |task: &Task| {
         let Phase::Running(run) = &task.driver.turn.phase else { panic!("it ended: {:?}", task.ended()) };
-        limits::tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
     };
     driver.fail(FailureClass::ContextTooLong { limit });
     let before = 30 * 1_800 / 4;

@@ -9,6 +9,7 @@ mod fallback;
 mod fuzz;
 mod grace;
 mod ladder;
+mod learned;
 mod limits;
 mod reopen;
 mod steer;

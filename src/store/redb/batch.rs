@@ -1,7 +1,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use hermod_actors::{
-    model::{self, Account, AccountId, Incarnation, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    model::{
+        self, Account, AccountId, Incarnation, ModelRow, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
+    },
     port::{
         Append, Appended, InboxItem, InboxRow, Index, Opened, Posting, Refusal, View, Write, Written, admit,
         fence,
@@ -135,6 +137,7 @@ impl<'t> Batch<'t> {
             match index {
                 Index::Session(row) => self.index_session(&row)?,
                 Index::Run(row) => self.index_run(&row)?,
+                Index::Model(row) => self.index_model(row)?,
             }
         }
         if let Some((key, run)) = key {
@@ -208,6 +211,14 @@ impl<'t> Batch<'t> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A row that cannot be read is written over.
+    fn index_model(&mut self, row: ModelRow) -> Result<(), Stop> {
+        let (name, models) = (row.model.to_string(), self.tables.models.open()?);
+        let before = models.get(&*name)?.and_then(|before| serde_json::from_slice(before.value()).ok());
+        models.insert(&*name, &*json(&row.over(before)))?;
         Ok(())
     }
 

@@ -1,7 +1,10 @@
 use std::{borrow::Cow, str};
 
 use hermod_actors::{
-    model::{Account, AccountId, DecodeError, Record, RunId, RunRow, Seq, SessionId, SessionRow, decode},
+    model::{
+        Account, AccountId, DecodeError, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
+        SessionRow, decode,
+    },
     port::{InboxItem, InboxRow, Read, ReadError, Rows, StoredRecord},
 };
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition};
@@ -13,7 +16,8 @@ use super::{
     fault::Fault,
     log::{Row, Tail},
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MARKS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS, TAILS,
+        ACCOUNTS, INBOX, KEYS, LOG, MARKS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
+        TAILS,
     },
 };
 
@@ -85,6 +89,7 @@ impl Reader {
                 Rows::Runs(row.into_iter().collect())
             }
             Read::Account(id) => Rows::Account(self.account(*id)?),
+            Read::Models(models) => Rows::Models(self.models(models)?),
         })
     }
 
@@ -210,6 +215,16 @@ impl Reader {
         let account = accounts::decode(row.value())
             .map_err(|error| ReadError::Row { table: "accounts", error: format!("{id}: {error}") })?;
         Ok(Some(Box::new(account)))
+    }
+
+    fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, Halt> {
+        let (table, mut rows) = (self.open(MODELS)?, Vec::new());
+        for model in models {
+            if let Some(row) = table.get(&*model.to_string())? {
+                rows.push(self.json("models", &row)?);
+            }
+        }
+        Ok(rows)
     }
 
     fn json<T: DeserializeOwned>(

@@ -71,6 +71,8 @@ tables! {
     keys, KEYS: &'static str => u128 = "keys";
     /// Sessions that were removed, and the place of the last row that is left of each.
     graves, GRAVES: u128 => u64 = "graves";
+    /// Rows of models as JSON, by `provider/model`.
+    models, MODELS: &'static str => &'static [u8] = "models";
 }
 
 pub(super) struct Lazy<'t, K: Key + 'static, V: Value + 'static> {

@@ -231,7 +231,8 @@ fn usage(chance: &mut Chance, started: &ModelStarted) -> Option<Usage> {
     let reserved = started.reserved.tokens.unwrap_or(0);
     let most = if chance.one_in(8) { reserved * 2 } else { reserved };
     let output_tokens = chance.below(most + 1);
-    chance.unless(6, Usage { output_tokens, ..Usage::default() })
+    let input_tokens = if chance.one_in(2) { chance.below(most - output_tokens + 1) } else { 0 };
+    chance.unless(6, Usage { input_tokens, output_tokens, ..Usage::default() })
 }
 
 fn failure(chance: &mut Chance, at: Timestamp) -> FailureClass {

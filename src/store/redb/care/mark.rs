@@ -74,9 +74,9 @@ impl Lookup {
     pub fn run(&mut self, run: RunId) -> Result<Option<RunRow>, CareError> {
         match self.reader.read(&Read::Run(run)) {
             Ok(Rows::Runs(rows)) => Ok(rows.into_iter().next()),
-            Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_)) => {
-                Err(CareError::Failed("the store answered another question".to_owned()))
-            }
+            Ok(
+                Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_),
+            ) => Err(CareError::Failed("the store answered another question".to_owned())),
             Err(error) => Err(CareError::Failed(error.to_string())),
         }
     }

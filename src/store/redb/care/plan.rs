@@ -132,7 +132,8 @@ impl Plan {
         let session = SessionId::from_bits(bits);
         match self.reader.read(&Read::Records { session, from: Tail::of(tail).last, max: 1 }) {
             Ok(Rows::Records(mut records)) => records.pop().map(|stored| stored.record),
-            Ok(Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_)) | Err(_) => None,
+            Ok(Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_))
+            | Err(_) => None,
         }
     }
 

@@ -157,6 +157,7 @@ impl Bench {
             Rows::Account(account) => account.is_none(),
             Rows::Records(rows) => rows.is_empty(),
             Rows::Inbox(rows) => rows.is_empty(),
+            Rows::Models(rows) => rows.is_empty(),
         };
         let known = answers.iter().filter(|rows| !is_empty(rows)).count();
         assert!(known == 0 || known == answers.len(), "session {n} is half there: {answers:?}");

@@ -1,7 +1,7 @@
 //! Rows beside the log: whether each can be read, and agrees with the records.
 
-use hermod_actors::model::{RunId, RunRow, RunState, SessionId, SessionRow};
-use redb::ReadableTable;
+use hermod_actors::model::{ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
+use redb::{ReadableTable, TableError};
 use serde::de::IgnoredAny;
 
 use super::{
@@ -12,7 +12,7 @@ use crate::store::redb::{
     accounts,
     damage::Damage,
     fault::Fault,
-    tables::{ACCOUNTS, INBOX, KEYS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
+    tables::{ACCOUNTS, INBOX, KEYS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
 };
 
 /// Looks at all of them.
@@ -32,6 +32,7 @@ pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
             pass.damage(Damage::store("accounts", what));
         }
     }
+    models(pass)?;
     for row in txn.open_table(INBOX)?.iter()? {
         let (key, item) = row?;
         let (session, row) = key.value();
@@ -41,6 +42,25 @@ pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
             let what = format!("row {row}: {why}");
             pass.damage(Damage::of(SessionId::from_bits(session), "inbox", what));
         }
+    }
+    Ok(())
+}
+
+fn models(pass: &mut Pass<'_>) -> Result<(), Fault> {
+    let models = match pass.txn.open_table(MODELS) {
+        // No version that keeps them has opened it yet.
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        models => models?,
+    };
+    for row in models.iter()? {
+        let (name, row) = row?;
+        pass.heard(row.value().len())?;
+        let what = match pass.json::<ModelRow>(row.value()) {
+            Ok(known) if known.model.to_string() == name.value() => continue,
+            Ok(known) => format!("the row of model {} is that of {}", name.value(), known.model),
+            Err(why) => format!("the row of model {}: {why}", name.value()),
+        };
+        pass.damage(Damage::store("models", what));
     }
     Ok(())
 }

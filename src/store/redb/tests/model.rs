@@ -1,10 +1,16 @@
 //! What a store must hold, by what it has acknowledged.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use futures::executor::block_on;
 use hermod_actors::{
-    model::{Account, AccountId, Incarnation, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    model::{
+        Account, AccountId, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId,
+        SessionRow,
+    },
     port::{InboxItem, Index, Journal, Read, Refusal, Rows, View, Write, Written, admit},
 };
 
@@ -22,6 +28,7 @@ pub(super) struct Model {
     sessions: BTreeMap<SessionId, SessionRow>,
     runs: BTreeMap<RunId, RunRow>,
     keys: BTreeMap<Arc<str>, RunId>,
+    models: HashMap<ModelRef, ModelRow>,
 }
 
 impl Model {
@@ -122,6 +129,10 @@ impl Model {
                     match index {
                         Index::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
                         Index::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
+                        Index::Model(row) => {
+                            let before = self.models.remove(&row.model);
+                            self.models.insert(row.model.clone(), row.clone().over(before));
+                        }
                     }
                 }
                 self.keys.extend(append.key.clone());
@@ -155,6 +166,8 @@ impl Model {
         for (id, account) in &self.accounts {
             same(Read::Account(*id), Rows::Account(Some(Box::new(*account))))?;
         }
+        let models: Vec<ModelRef> = self.models.keys().cloned().collect();
+        same(Read::Models(models), Rows::Models(self.models.values().cloned().collect()))?;
         for row in self.sessions.values() {
             same(Read::SessionOfKey(Arc::clone(&row.key)), Rows::Sessions(vec![row.clone()]))?;
         }

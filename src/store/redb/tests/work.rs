@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, Incarnation, NewAccount, Outcome, Raise,
-        Record, Reserve, RunId, RunRow, RunState, SessionId, SessionRow, Settle, Timestamp, Usage,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, Incarnation, ModelRef, ModelRow,
+        NewAccount, Outcome, Raise, Record, Reserve, RunId, RunRow, RunState, SessionId, SessionRow, Settle,
+        Timestamp, Usage,
     },
     port::{Append, Founded, Index, Write},
 };
@@ -134,6 +135,20 @@ fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
     let ended =
         ends.then_some(Ended { outcome: Outcome::Completed, cause: None }).or_else(|| row.ended.clone());
     append.index.push(Index::Run(Box::new(RunRow { state, ended, last, ..row.clone() })));
+    if ends {
+        append.index.push(Index::Model(learned(chance)));
+    }
+}
+
+/// What a run has found out about a model.
+fn learned(chance: &mut Chance) -> ModelRow {
+    let provider = if chance.one_in(2) { "p" } else { "q" };
+    let per_1000 = u16::try_from(chance.below(1_200)).unwrap_or_default();
+    ModelRow {
+        model: ModelRef { provider: provider.into(), model: "m/1".into() },
+        density: (!chance.one_in(3)).then_some(per_1000.into()),
+        window: chance.one_in(3).then(|| chance.next()),
+    }
 }
 
 fn some(tokens: u64, chance: &mut Chance) -> Amounts {

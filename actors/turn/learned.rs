@@ -1,0 +1,121 @@
+//! What a session finds out about the models that it asks: folded from its records alone, over what the store knew when
+//! the run was accepted.
+
+use crate::{
+    model::{CallId, Density, FailureClass, ModelRef, ModelRow, ModelStarted, RunId, Usage},
+    port::Index,
+    turn::{
+        Turn,
+        draft::Draft,
+        run::{Phase, Run},
+    },
+};
+
+/// What was found out about a model.
+#[derive(Debug, Clone)]
+pub(super) struct Learned {
+    model: ModelRef,
+    density: Option<Density>,
+    window: Option<Window>,
+}
+
+/// What a model can read and write in one call, in tokens.
+#[derive(Debug, Clone, Copy)]
+enum Window {
+    /// Its provider has said so.
+    Named(u64),
+    /// It has refused a request that was taken to have so many.
+    Refused(u64),
+}
+
+impl Turn {
+    fn learned(&self, model: &ModelRef) -> Option<&Learned> {
+        self.learned.iter().find(|learned| learned.model == *model)
+    }
+
+    /// How many tokens this model's requests have.
+    pub(super) fn density(&self, run: &Run, model: &ModelRef) -> Density {
+        let own = self.learned(model).and_then(|learned| learned.density);
+        own.or(run.spec.traits_of(model).density).unwrap_or_default()
+    }
+
+    /// The window of a model, as far as it is known or was found.
+    pub(super) fn window(&self, run: &Run, model: &ModelRef) -> Option<u64> {
+        let found = self.learned(model).and_then(|learned| learned.window).map(|window| match window {
+            Window::Named(tokens) | Window::Refused(tokens) => tokens,
+        });
+        found.into_iter().chain(run.spec.traits_of(model).window).min()
+    }
+
+    /// The bytes that fit into the window of the first model of the run under way; `None` if that is not known.
+    pub(crate) fn window_bytes(&self) -> Option<u64> {
+        let Phase::Running(run) = &self.phase else { return None };
+        let model = run.spec.chain.first()?;
+        Some(self.density(run, model).bytes(self.window(run, model)?))
+    }
+
+    /// A provider has said what a request had.
+    pub(super) fn measure(&mut self, started: &ModelStarted, usage: Option<&Usage>) {
+        let Some(usage) = usage else { return };
+        self.correct(started, usage.read());
+    }
+
+    /// A provider has said that a request was too long: so much fits at most.
+    pub(super) fn learn(&mut self, class: &FailureClass, call: CallId) {
+        let FailureClass::ContextTooLong { limit } = class else { return };
+        let Phase::Running(run) = &self.phase else { return };
+        let Some(started) = run.started_of(call).cloned() else { return };
+        let taken = self.density(run, &started.model).tokens(started.bytes);
+        let asked = started.reserved.tokens.unwrap_or(0).saturating_sub(started.max_tokens);
+        let named = limit.filter(|limit| *limit > 0);
+        self.note(&started.model, |learned| {
+            learned.window = Some(named.map_or(Window::Refused(asked), Window::Named));
+        });
+        // It has so many tokens at least, or it would have fitted.
+        let least = named.unwrap_or(0).saturating_sub(started.max_tokens);
+        if least > taken {
+            self.correct(&started, least);
+        }
+    }
+
+    fn correct(&mut self, started: &ModelStarted, tokens: u64) {
+        let Phase::Running(run) = &self.phase else { return };
+        let before = self.density(run, &started.model);
+        let density = before.corrected(started.bytes, tokens);
+        if density != before {
+            self.note(&started.model, |learned| learned.density = Some(density));
+        }
+    }
+
+    fn note(&mut self, model: &ModelRef, change: impl FnOnce(&mut Learned)) {
+        let known = self.learned.iter().position(|learned| learned.model == *model);
+        let new = || Learned { model: model.clone(), density: None, window: None };
+        let mut learned = known.map_or_else(new, |at| self.learned.remove(at));
+        change(&mut learned);
+        self.learned.push_back(learned);
+    }
+
+    /// What is known of a run's models now, and was not when it was accepted.
+    fn news(&self, run: &Run) -> Vec<ModelRow> {
+        let news = |model: ModelRef| {
+            let (learned, traits) = (self.learned(&model)?, run.spec.traits_of(&model));
+            let named = match learned.window {
+                Some(Window::Named(tokens)) => Some(tokens),
+                Some(Window::Refused(_)) | None => None,
+            };
+            let density = learned.density.filter(|density| traits.density != Some(*density));
+            let window = named.filter(|window| traits.window != Some(*window));
+            (density.is_some() || window.is_some()).then_some(ModelRow { model, density, window })
+        };
+        run.spec.models().into_iter().filter_map(news).collect()
+    }
+}
+
+impl Draft {
+    /// Lists for later runs what the run that ends has found out; called before its terminal record is folded.
+    pub(super) fn list_news(&mut self, run: RunId) {
+        let Some(run) = self.run().filter(|current| current.id == run) else { return };
+        let news = self.turn.news(run);
+        self.decision.index.extend(news.into_iter().map(Index::Model));
+    }
+}
