@@ -1,4 +1,5 @@
 //! `hermod prompt show`, that sessions begin with what it shows, and what a vendor's cache has of their requests.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod common;
 
