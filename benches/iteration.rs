@@ -171,21 +171,26 @@ impl Size {
         println!("  (strict - relaxed) / 2 bare commits, wall: {:.2}", added / commits.wall);
     }
 
+    /// What is measured, by name.
+    fn samples(&self) -> [(&str, &[Each]); 3] {
+        let [relaxed, strict] = self.subjects.each_ref().map(|of| (of.name.as_str(), &*of.samples));
+        [("1 bare exchange", &self.exchanges), relaxed, strict]
+    }
+
     /// What the history adds to what the empty session takes.
     fn print_beside(&self, empty: &Self) {
         let megabytes = self.megabytes() - empty.megabytes();
-        for (with, without) in self.subjects.iter().zip(&empty.subjects) {
-            let pairs = with.samples.iter().zip(&without.samples);
+        for ((name, with), (_, without)) in self.samples().into_iter().zip(empty.samples()) {
+            let pairs = with.iter().zip(without);
             let more: Vec<f64> = pairs.map(|(with, without)| with.cpu - without.cpu).collect();
             if more.is_empty() {
                 continue;
             }
             let more = quantile(more.into_iter(), 0.5);
             let each = if megabytes < ENOUGH { "-".into() } else { format!("{:.0}", more / megabytes) };
-            let [with_cpu, without_cpu] = [with, without].map(|of| Each::median(&of.samples).cpu);
+            let [with, without] = [with, without].map(|samples| Each::median(samples).cpu);
             println!(
-                "{:<26} {megabytes:>9.3} {without_cpu:>9.0} {with_cpu:>9.0} {more:>9.0} {:>9.0} {each:>9}",
-                with.name,
+                "{name:<26} {megabytes:>9.3} {without:>9.0} {with:>9.0} {more:>9.0} {:>9.0} {each:>9}",
                 TARGET * megabytes,
             );
         }

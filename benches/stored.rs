@@ -226,6 +226,18 @@ impl Killed {
         command.arg("--bench").env(STATE, state).env(name, value).stdout(Stdio::piped());
         Self(command.spawn().expect("a process"))
     }
+
+    /// Milliseconds of the processor that its threads have taken.
+    fn cpu(&self) -> f64 {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it is alive");
+        let nanos = threads.map(|thread| {
+            let path = thread.expect("a thread").path().join("schedstat");
+            // Empty if the thread has just ended.
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.split_whitespace().next().map_or(0.0, |nanos| nanos.parse::<f64>().expect("a number"))
+        });
+        nanos.sum::<f64>() / 1e6
+    }
 }
 
 impl Drop for Killed {
@@ -275,12 +287,12 @@ fn compare_resumes(messages: usize, rounds: usize) {
         "\nresume: a run in a session of {messages} messages ({} records) beside none, {rounds} rounds; target 50 ms",
         records.trim()
     );
-    print_ratios(&["first request, ms"], rounds, |is_many| {
+    print_ratios(&["first request, ms", "processor by then, ms"], rounds, |is_many| {
         let dir = if is_many { &many } else { &none };
         let begin = Cost::now();
-        let _child = Killed::start(dir.path(), (MODEL, &base_url));
+        let child = Killed::start(dir.path(), (MODEL, &base_url));
         bytes = hear(&model);
-        vec![ms(begin.spent())]
+        vec![ms(begin.spent()), child.cpu()]
     });
     println!("  (its body has {:.3} MB)", bytes as f64 / 1e6);
 }
