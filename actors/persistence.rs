@@ -370,28 +370,26 @@ fn weight(write: &Write) -> usize {
     records + append.send.iter().map(|(_, item)| item.len()).sum::<usize>()
 }
 
-/// Reads a session's records from `from` on, page by page, and hands each to `each`.
+/// Reads a session's records from `from` on, page by page, and hands each to `each`; a journal that reads on a thread of
+/// its own reads the next page meanwhile.
 pub(crate) async fn replay(
     journal: &dyn Journal,
     session: SessionId,
     from: Seq,
     mut each: impl FnMut(Seq, Durable<Arc<Record>>) + Send,
 ) -> Result<(), ReadError> {
-    let mut next = from;
-    loop {
-        let Rows::Records(page) = journal.read(Read::Records { session, from: next, max: PAGE }).await?
-        else {
+    let read = |from| journal.read(Read::Records { session, from, max: PAGE });
+    let mut reading = Some(read(from));
+    while let Some(page) = reading.take() {
+        let Rows::Records(page) = page.await? else {
             return Err(ReadError::Unavailable("the journal answered another question".into()));
         };
-        let more = page.len() == PAGE;
+        reading = page.last().filter(|_| page.len() == PAGE).map(|last| read(last.seq + 1));
         for stored in page {
-            next = stored.seq + 1;
             each(stored.seq, Durable::vouch(Arc::new(stored.record)));
         }
-        if !more {
-            return Ok(());
-        }
     }
+    Ok(())
 }
 
 /// The records of a run that has ended, and of no other.

@@ -1,8 +1,9 @@
 //! What one iteration of one session costs: a model call over HTTP to a second process that answers at once, and one
-//! call of a tool that does nothing. Beside it, in turns with it, the floors: the same rows by redb alone (strict), and
-//! the same request by reqwest alone.
+//! call of a tool that does nothing; in a session with nothing before, and in those with so many messages. Beside it, in
+//! turns with it, the floors: the same rows by redb alone (strict), and the same requests by reqwest alone. Nothing is
+//! compressed: the runs have no `compression`.
 //!
-//! `cargo bench --bench iteration -- [--rounds N] [--iterations N] [--messages N] [--threads N] [--only TEXT]`;
+//! `cargo bench --bench iteration -- [--rounds N] [--iterations N] [--messages N,N] [--threads N] [--only TEXT]`;
 //! with 0 threads all is on the thread of the caller; `--only` leaves out what has not that text in its name.
 #![allow(
     clippy::cast_precision_loss,
@@ -13,43 +14,44 @@
 
 mod common;
 
-use std::{path::Path, sync::Arc};
+use std::{iter, sync::Arc};
 
 use common::{
     endpoint::{self, Endpoint},
     floor::{Bare, Exchange},
-    load::{Counted, Local, Ticks, endless, remote},
-    usage::{Cost, Each},
+    load::{Counted, endless, remote},
+    usage::{Cost, Each, quantile},
 };
 use hermod::{
     provider::HttpProvider,
     store::redb::{Durability, RedbJournal},
 };
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice,
-    model::{Body, Record, StopReason},
+    RunRequest, Runtime,
+    model::{AssistantMessage, Body, Message, Record, StopReason, ToolCall},
 };
 use tempfile::TempDir;
 
 /// Iterations before each measurement: a new run encodes its head, a new client connects.
 const WARM: usize = 5;
-const KEY: &str = "history";
+/// What a history may add to an iteration at most: microseconds of the processor for each MB of body.
+const TARGET: f64 = 250.0;
+/// MB from which on microseconds for each of them say something.
+const ENOUGH: f64 = 0.05;
 
-/// A runtime, and the session in which the next sample is taken.
+/// A runtime, and the conversation with which each sample begins.
 struct Subject {
     name: String,
     runtime: Runtime,
     provider: Arc<Counted<HttpProvider>>,
-    session: SessionChoice,
+    history: Vec<Message>,
+    samples: Vec<Each>,
     _dir: TempDir,
 }
 
 impl Subject {
     async fn new(base_url: &str, durability: Durability, messages: usize) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        if messages > 0 {
-            fill(dir.path(), messages).await;
-        }
         let journal = RedbJournal::open(dir.path(), durability).expect("a store");
         let provider = Counted::new(remote(base_url));
         let world = endless(Arc::new(journal), Arc::<Counted<_>>::clone(&provider), 2);
@@ -57,21 +59,33 @@ impl Subject {
             name: format!("{durability:?}, {messages} messages").to_lowercase(),
             runtime: Runtime::start(world).await.expect("the runtime starts"),
             provider,
-            session: if messages > 0 { SessionChoice::Key(KEY.into()) } else { SessionChoice::New },
+            history: history(messages),
+            samples: Vec::new(),
             _dir: dir,
         }
     }
 
+    /// What an iteration costs in a new session; its request in the middle is kept.
     async fn sample(&self, iterations: usize) -> Each {
-        let request = RunRequest { session: self.session.clone(), ..RunRequest::new("Tick.") };
-        let run = self.runtime.submit(request).await.expect("it is accepted").run;
-        self.provider.ticks.after(WARM).await;
+        let (runtime, ticks) = (&self.runtime, &self.provider.ticks);
+        let request = RunRequest { history: self.history.clone(), ..RunRequest::new("Tick.") };
+        let run = runtime.submit(request).await.expect("it is accepted").run;
+        ticks.after(WARM).await;
         let begin = Cost::now();
-        self.provider.ticks.after(iterations).await;
-        let spent = begin.spent();
+        ticks.after(iterations / 2).await;
         self.provider.keep();
-        stop(&self.runtime, &self.provider.ticks, run).await;
+        ticks.after(iterations - iterations / 2).await;
+        let spent = begin.spent();
+        runtime.stop(run, StopReason::Command).await.expect("it stops");
+        runtime.wait(run, None).await.expect("it ends");
         spent.each(iterations)
+    }
+
+    async fn take(&mut self, iterations: usize) {
+        if common::is_wanted(&self.name) {
+            let sample = self.sample(iterations).await;
+            self.samples.push(sample);
+        }
     }
 
     /// The records of the two appends of an iteration.
@@ -87,82 +101,140 @@ impl Subject {
     }
 }
 
-/// Makes a session with a history.
-async fn fill(dir: &Path, messages: usize) {
-    let journal = Arc::new(RedbJournal::open(dir, Durability::Relaxed).expect("a store"));
-    let provider = Counted::new(Local::new(std::time::Duration::ZERO, 1));
-    let world = endless(Arc::<RedbJournal>::clone(&journal), Arc::<Counted<_>>::clone(&provider), 1);
-    let runtime = Runtime::start(world).await.expect("the runtime starts");
-    let session = SessionChoice::Key(KEY.into());
-    let request = RunRequest { session, ..RunRequest::new("Tick.") };
-    let run = runtime.submit(request).await.expect("it is accepted").run;
-    provider.ticks.after(messages / 2).await;
-    stop(&runtime, &provider.ticks, run).await;
-    runtime.suspend().await;
-    // Tasks on other threads may hold the store a moment longer.
-    while Arc::strong_count(&journal) > 1 {
-        tokio::task::yield_now().await;
+/// What was said before: one task with its calls and results.
+fn history(messages: usize) -> Vec<Message> {
+    let Some(within) = messages.checked_sub(2) else { return Vec::new() };
+    let pair = |n: usize| {
+        let id = format!("h{n}");
+        let arguments = format!(r#"{{"text":"{}"}}"#, "0123456789".repeat(6));
+        let result = Message::Tool {
+            call: id.as_str().into(),
+            name: "tick".into(),
+            content: "0123456789".repeat(20).into(),
+        };
+        let calls = vec![ToolCall { id, name: "tick".into(), arguments }];
+        [Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() }.into()), result]
+    };
+    let done = AssistantMessage { text: "It is done.".into(), ..AssistantMessage::default() };
+    let pairs = (0..within / 2).flat_map(pair);
+    iter::once(Message::User("Tick.".into())).chain(pairs).chain([Message::Assistant(done.into())]).collect()
+}
+
+/// Sessions with so many messages, and their request by reqwest alone.
+struct Size {
+    exchange: Exchange,
+    exchanges: Vec<Each>,
+    /// Relaxed and strict.
+    subjects: [Subject; 2],
+}
+
+impl Size {
+    async fn new(base_url: &str, messages: usize, iterations: usize) -> Self {
+        let relaxed = Subject::new(base_url, Durability::Relaxed, messages).await;
+        let strict = Subject::new(base_url, Durability::Strict, messages).await;
+        relaxed.sample(iterations).await;
+        strict.sample(iterations).await;
+        let exchange = Exchange::new(base_url, strict.provider.body());
+        exchange.make().await;
+        Self { exchange, exchanges: Vec::new(), subjects: [relaxed, strict] }
+    }
+
+    async fn take(&mut self, iterations: usize) {
+        if common::is_wanted("bare exchange") {
+            let begin = Cost::now();
+            for _ in 0..iterations {
+                self.exchange.make().await;
+            }
+            self.exchanges.push(begin.spent().each(iterations));
+        }
+        for subject in &mut self.subjects {
+            subject.take(iterations).await;
+        }
+    }
+
+    fn megabytes(&self) -> f64 {
+        self.exchange.bytes() as f64 / 1e6
+    }
+
+    fn print(&self, commits: Option<Each>) {
+        let exchange = line(&format!("1 bare exchange of {:.3} MB", self.megabytes()), &self.exchanges);
+        let [relaxed, strict] = self.subjects.each_ref().map(|of| line(&of.name, &of.samples));
+        let (Some(commits), Some(exchange), Some(relaxed), Some(strict)) =
+            (commits, exchange, relaxed, strict)
+        else {
+            return;
+        };
+        let floor = commits.cpu + exchange.cpu;
+        println!("  strict / (2 bare commits + 1 bare exchange), CPU: {:.2}", strict.cpu / floor);
+        println!("  relaxed - exchange, CPU: {:.0} µs", relaxed.cpu - exchange.cpu);
+        let added = strict.wall - relaxed.wall;
+        println!("  (strict - relaxed) / 2 bare commits, wall: {:.2}", added / commits.wall);
+    }
+
+    /// What is measured, by name.
+    fn samples(&self) -> [(&str, &[Each]); 3] {
+        let [relaxed, strict] = self.subjects.each_ref().map(|of| (of.name.as_str(), &*of.samples));
+        [("1 bare exchange", &self.exchanges), relaxed, strict]
+    }
+
+    /// What the history adds to what the empty session takes.
+    fn print_beside(&self, empty: &Self) {
+        let megabytes = self.megabytes() - empty.megabytes();
+        for ((name, with), (_, without)) in self.samples().into_iter().zip(empty.samples()) {
+            let pairs = with.iter().zip(without);
+            let more: Vec<f64> = pairs.map(|(with, without)| with.cpu - without.cpu).collect();
+            if more.is_empty() {
+                continue;
+            }
+            let more = quantile(more.into_iter(), 0.5);
+            let each = if megabytes < ENOUGH { "-".into() } else { format!("{:.0}", more / megabytes) };
+            let [with, without] = [with, without].map(|samples| Each::median(samples).cpu);
+            println!(
+                "{name:<26} {megabytes:>9.3} {without:>9.0} {with:>9.0} {more:>9.0} {:>9.0} {each:>9}",
+                TARGET * megabytes,
+            );
+        }
     }
 }
 
-async fn stop(runtime: &Runtime, ticks: &Ticks, run: hermod_actors::model::RunId) {
-    ticks.after(1).await;
-    runtime.stop(run, StopReason::Command).await.expect("it stops");
-    runtime.wait(run, None).await.expect("it ends");
+/// Prints the medians, if there are any.
+fn line(name: &str, samples: &[Each]) -> Option<Each> {
+    let each = (!samples.is_empty()).then(|| Each::median(samples))?;
+    println!("{name:<32} {:>10.0} {:>10.0}", each.cpu, each.wall);
+    Some(each)
 }
 
-struct Row {
-    name: String,
-    each: Each,
-}
-
-async fn measure(base_url: &str, messages: usize, rounds: usize, iterations: usize) -> Vec<Row> {
-    let strict = Subject::new(base_url, Durability::Strict, messages).await;
-    let relaxed = Subject::new(base_url, Durability::Relaxed, messages).await;
-    strict.sample(1).await;
-    relaxed.sample(1).await;
-    let appends = strict.appends().await;
-    let exchange = Exchange::new(base_url, strict.provider.body());
-    let mut bare = Bare::new();
-    exchange.make().await;
-    let mut samples: [Vec<Each>; 4] = Default::default();
+async fn measure(base_url: &str, messages: &[usize], rounds: usize, iterations: usize) {
+    let mut empty = Size::new(base_url, 0, iterations).await;
+    let mut sizes = Vec::new();
+    for messages in messages {
+        sizes.push(Size::new(base_url, *messages, iterations).await);
+    }
+    let appends = empty.subjects[1].appends().await;
+    let (mut bare, mut commits) = (Bare::new(), Vec::new());
     for _ in 0..rounds {
         if common::is_wanted("bare commits") {
             let begin = Cost::now();
             (0..iterations).for_each(|_| appends.iter().for_each(|records| bare.commit(1, records)));
-            samples[0].push(begin.spent().each(iterations));
+            commits.push(begin.spent().each(iterations));
         }
-        if common::is_wanted("bare exchange") {
-            let begin = Cost::now();
-            for _ in 0..iterations {
-                exchange.make().await;
-            }
-            samples[1].push(begin.spent().each(iterations));
-        }
-        for (subject, samples) in [&relaxed, &strict].into_iter().zip(&mut samples[2..]) {
-            if common::is_wanted(&subject.name) {
-                samples.push(subject.sample(iterations).await);
-            }
+        empty.take(iterations).await;
+        for size in &mut sizes {
+            size.take(iterations).await;
         }
     }
-    let size = exchange.bytes() as f64 / 1e6;
-    let names =
-        ["2 bare commits".into(), format!("1 bare exchange of {size:.3} MB"), relaxed.name, strict.name];
-    let row = |(name, samples): (String, &Vec<Each>)| Row { name, each: Each::median(samples) };
-    names.into_iter().zip(&samples).map(row).collect()
-}
-
-fn print(rows: &[Row]) {
     println!("\n{:<32} {:>10} {:>10}", "per iteration, medians in µs", "CPU", "wall");
-    for Row { name, each } in rows {
-        println!("{name:<32} {:>10.0} {:>10.0}", each.cpu, each.wall);
-    }
-    let [commits, exchange, relaxed, strict] = rows else { return };
-    let floor = commits.each.cpu + exchange.each.cpu;
-    println!("strict / (2 bare commits + 1 bare exchange), CPU: {:.2}", strict.each.cpu / floor);
-    println!("relaxed - exchange, CPU: {:.0} µs", relaxed.each.cpu - exchange.each.cpu);
-    let added = strict.each.wall - relaxed.each.wall;
-    println!("(strict - relaxed) / 2 bare commits, wall: {:.2}", added / commits.each.wall);
+    let commits = line("2 bare commits", &commits);
+    empty.print(commits);
+    sizes.iter().for_each(|size| size.print(commits));
+    println!(
+        "\nCPU that a history adds: medians in µs; the target is {TARGET:.0} for each MB that it adds to a body"
+    );
+    println!(
+        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "MB", "empty", "with it", "more", "target", "per MB"
+    );
+    sizes.iter().for_each(|size| size.print_beside(&empty));
 }
 
 fn main() {
@@ -172,7 +244,7 @@ fn main() {
     let measured = common::is_measured();
     let rounds = common::option("--rounds", if measured { 20 } else { 2 });
     let iterations = common::option("--iterations", 20);
-    let messages = common::option("--messages", if measured { 5_000 } else { 100 });
+    let messages = common::options("--messages", if measured { &[10, 1_000, 5_000] } else { &[10, 300] });
     let mut builder = match common::option("--threads", 0) {
         0 => tokio::runtime::Builder::new_current_thread(),
         threads => {
@@ -183,8 +255,5 @@ fn main() {
     };
     let runtime = builder.enable_all().build().expect("a runtime");
     let endpoint = Endpoint::start(&endpoint::script("0ms"));
-    runtime.block_on(async {
-        print(&measure(&endpoint.base_url, 0, rounds, iterations).await);
-        print(&measure(&endpoint.base_url, messages, rounds, iterations).await);
-    });
+    runtime.block_on(measure(&endpoint.base_url, &messages, rounds, iterations));
 }

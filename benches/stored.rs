@@ -1,9 +1,11 @@
 //! What sessions cost that are only stored, and what it costs to bring them back.
 //!
-//! `cargo bench --bench stored -- [--only NAME] [--stored N] [--sessions N] [--rounds N] [--records N]`:
+//! `cargo bench --bench stored -- [--only NAME] [--stored N] [--sessions N] [--rounds N] [--records N] [--messages N]`:
 //! - `start`: a process on a store with so many finished sessions beside one on an empty store, in turns: medians and ratios;
 //! - `fold`: from a session's records on disk to its state;
-//! - `rest`: so many live sessions that are put to rest and revived, several times.
+//! - `rest`: so many live sessions that are put to rest and revived, several times;
+//! - `resume`: from the start of a process to the request of a run whose process was killed in a model call, with so many
+//!   messages in its session beside none, in turns. Nothing is compressed: the runs have no `compression`.
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -15,16 +17,21 @@ mod common;
 
 use std::{
     env, fs,
-    future::Future,
+    future::{self, Future},
+    io::{BufRead, BufReader, Read as _},
+    net::TcpListener,
     path::Path,
-    process::Command,
-    sync::{Arc, Mutex, PoisonError},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use common::{
     journal::Watched,
-    load::{Counted, Local, endless},
+    load::{Counted, Local, Ticks, endless, remote},
     usage::{Cost, quantile, resident},
 };
 use futures::{
@@ -46,6 +53,10 @@ use tempfile::TempDir;
 
 /// In the environment of a process that is measured: the state directory.
 const STATE: &str = "HERMOD_BENCH_STATE";
+/// In the environment of a process that is killed: after how many answers its model says nothing more.
+const ANSWERS: &str = "HERMOD_BENCH_ANSWERS";
+/// In the environment of a process that goes on: where its model is.
+const MODEL: &str = "HERMOD_BENCH_MODEL";
 /// Sessions that are made at once.
 const WAVE: usize = 2_000;
 /// After this nobody waits for a session to rest any more.
@@ -158,6 +169,132 @@ fn compare_starts(sessions: usize, rounds: usize) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         vec![ms(begin.spent())]
     });
+}
+
+/// A model that asks for so many ticks and then says nothing more.
+#[derive(Debug)]
+struct Halting {
+    inner: Local,
+    left: AtomicUsize,
+    halted: Ticks,
+}
+
+impl Provider for Halting {
+    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+        self.inner.encoder(model, traits)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, hermod_actors::model::Failure>> {
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return self.inner.call(request, deltas);
+        }
+        self.halted.tick();
+        future::pending().boxed()
+    }
+}
+
+/// Runs until the model says nothing more, and says so; to be killed then.
+async fn halt(state: &Path, answers: usize) {
+    let journal = RedbJournal::open(state, Durability::Strict).expect("a store");
+    let (inner, left) = (Local::new(Duration::ZERO, 1), AtomicUsize::new(answers));
+    let provider = Arc::new(Halting { inner, left, halted: Ticks::default() });
+    let runtime = start(Arc::new(journal), Arc::<Halting>::clone(&provider) as _, LONG).await;
+    let (accepted, ()) = futures::join!(runtime.submit(RunRequest::new("Tick.")), provider.halted.after(1));
+    let session = accepted.expect("it is accepted").session;
+    println!("{}", runtime.journal(session, 1).await.expect("its journal").len());
+    future::pending::<()>().await;
+}
+
+/// Goes on with the run that is there; to be killed when it has asked its model.
+async fn go_on(state: &Path, base_url: &str) {
+    let journal = RedbJournal::open(state, Durability::Strict).expect("a store");
+    let runtime = start(Arc::new(journal), Arc::new(remote(base_url)), LONG).await;
+    assert_eq!(runtime.revive_all().await.expect("its runs"), 1);
+    future::pending::<()>().await;
+}
+
+/// A process of this program on a store, with more in its environment; it is killed.
+struct Killed(Child);
+
+impl Killed {
+    fn start(state: &Path, (name, value): (&str, &str)) -> Self {
+        let mut command = Command::new(env::current_exe().expect("a program knows its file"));
+        command.arg("--bench").env(STATE, state).env(name, value).stdout(Stdio::piped());
+        Self(command.spawn().expect("a process"))
+    }
+
+    /// Milliseconds of the processor that its threads have taken.
+    fn cpu(&self) -> f64 {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it is alive");
+        let nanos = threads.map(|thread| {
+            let path = thread.expect("a thread").path().join("schedstat");
+            // Empty if the thread has just ended.
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.split_whitespace().next().map_or(0.0, |nanos| nanos.parse::<f64>().expect("a number"))
+        });
+        nanos.sum::<f64>() / 1e6
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().expect("it has not ended");
+        self.0.wait().expect("it ends");
+    }
+}
+
+/// Reads a whole request that somebody makes, and answers nothing; its bytes.
+fn hear(model: &TcpListener) -> usize {
+    let (stream, _) = model.accept().expect("somebody asks");
+    let mut stream = BufReader::new(stream);
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a line of the head");
+        if line.trim().is_empty() {
+            break;
+        }
+        let line = line.to_ascii_lowercase();
+        let announced =
+            line.strip_prefix("content-length:").map(|text| text.trim().parse().expect("a number"));
+        length = length.or(announced);
+    }
+    let mut body = vec![0; length.expect("the length of the body")];
+    stream.read_exact(&mut body).expect("the whole body");
+    body.len()
+}
+
+/// What a process takes until the run is asked for again that the last one has left, in turns with an empty session.
+fn compare_resumes(messages: usize, rounds: usize) {
+    let (none, many) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let mut records = String::new();
+    for (dir, messages) in [(&none, 0), (&many, messages)] {
+        let answers = (messages / 2).to_string();
+        let mut child = Killed::start(dir.path(), (ANSWERS, &answers));
+        records.clear();
+        let stdout = child.0.stdout.take().expect("its output is piped");
+        BufReader::new(stdout).read_line(&mut records).expect("it says that it waits");
+    }
+    rustix::fs::sync();
+    let model = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let base_url = format!("http://{}/v1", model.local_addr().expect("its address"));
+    let mut bytes = 0;
+    println!(
+        "\nresume: a run in a session of {messages} messages ({} records) beside none, {rounds} rounds; target 50 ms",
+        records.trim()
+    );
+    print_ratios(&["first request, ms", "processor by then, ms"], rounds, |is_many| {
+        let dir = if is_many { &many } else { &none };
+        let begin = Cost::now();
+        let child = Killed::start(dir.path(), (MODEL, &base_url));
+        bytes = hear(&model);
+        vec![ms(begin.spent()), child.cpu()]
+    });
+    println!("  (its body has {:.3} MB)", bytes as f64 / 1e6);
 }
 
 /// Measures without and with stored sessions in turns, and prints the medians of both and their ratio.
@@ -312,7 +449,12 @@ fn block_on(work: impl Future<Output = ()>) {
 fn main() {
     let begin = Cost::now();
     if let Ok(state) = env::var(STATE) {
-        return block_on(measured_start(begin, state.as_ref()));
+        let state = state.as_ref();
+        return match (env::var(ANSWERS), env::var(MODEL)) {
+            (Ok(answers), _) => block_on(halt(state, answers.parse().expect("a number"))),
+            (Err(_), Ok(base_url)) => block_on(go_on(state, &base_url)),
+            (Err(_), Err(_)) => block_on(measured_start(begin, state)),
+        };
     }
     // A test only sees that it works.
     let size = |name, measured, tried| match common::is_measured() {
@@ -326,6 +468,9 @@ fn main() {
     if common::is_wanted("rest") {
         let sessions = size("--sessions", 10_000, 20);
         block_on(passivate(sessions, size("--rounds", 5, 1)));
+    }
+    if common::is_wanted("resume") {
+        compare_resumes(size("--messages", 10_000, 50), rounds);
     }
     if common::is_wanted("start") {
         compare_starts(size("--stored", 100_000, 50), rounds);

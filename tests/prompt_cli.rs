@@ -1,10 +1,16 @@
-//! `hermod prompt show`, and that sessions begin with what it shows.
+//! `hermod prompt show`, that sessions begin with what it shows, and what a vendor's cache has of their requests.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod common;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Stdio,
+};
 
-use common::{World, object};
+use common::{Running, World, object};
 use serde_json::{Value, json};
 
 fn write(path: &Path, text: &str) {
@@ -109,4 +115,51 @@ fn a_session_keeps_what_it_began_with() {
     let records = world.journal("l");
     assert!(records[0]["prompt"].as_str().unwrap().contains("\nUse spaces.\n"));
     assert!(!records[0]["prompt"].as_str().unwrap().contains("skill"), "{}", records[0]["prompt"]);
+}
+
+/// Tokens that a request has read from the vendor's cache, has written to it, and neither of the two.
+type Cached = (u64, u64, u64);
+
+/// What each request of a run of 50 has of the cache, where only so many are allowed.
+fn cached_of_fifty(max_turns: u32) -> Vec<Cached> {
+    let world = World::new();
+    write(&world.work().join("a.txt"), &"lorem ipsum ".repeat(100));
+    let call = json!({ "repeat": 49, "call": [{ "tool": "read_file", "arguments": { "path": "a.txt" } }] });
+    let script = world.script(&json!([call, { "say": "done" }]));
+    let mut command = world.hermod(&["rehearse", script.strip_prefix("--rehearse=").unwrap()]);
+    let mut model = Running::new(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut base_url = String::new();
+    BufReader::new(model.child().stdout.take().unwrap()).read_line(&mut base_url).unwrap();
+    let config = format!(
+        "[agent]\nmax_turns = {max_turns}\n[providers.a]\nbase_url = \"{}\"\nwire = \"anthropic_messages\"\n\
+         credential = \"env:KEY\"\nmodel = \"m\"\n",
+        base_url.trim()
+    );
+    let path = world.work().join("config.toml");
+    write(&path, &config);
+    let run = world.hermod(&["run", "go"]).env("HERMOD_CONFIG", path).env("KEY", "k").output().unwrap();
+    assert!(run.status.success(), "{}", common::stderr(&run));
+    let records = world.journal("last");
+    let answers = records.iter().filter(|record| record["kind"] == "model.answered");
+    let cached = answers.map(|answer| {
+        let tokens = |name: &str| answer["usage"][name].as_u64().unwrap_or(0);
+        let (read, written) = (tokens("cached_tokens"), tokens("cache_write_tokens"));
+        (read, written, tokens("input_tokens") - read - written)
+    });
+    cached.collect()
+}
+
+#[test]
+fn a_request_reads_from_the_cache_all_that_the_one_before_has_written() {
+    // The second run is told near its end, in each request anew, how little it has left.
+    for (max_turns, noted) in [(90, 0), (60, 2)] {
+        let cached = cached_of_fifty(max_turns);
+        assert_eq!(cached.len(), 50);
+        assert_eq!(cached[0].0, 0);
+        for pair in cached.windows(2) {
+            assert_eq!(pair[1].0, pair[0].0 + pair[0].1, "{cached:?}");
+        }
+        let with_notes = cached.iter().filter(|(_, _, neither)| *neither > 0).count();
+        assert_eq!(with_notes, noted, "{cached:?}");
+    }
 }

@@ -163,11 +163,12 @@ fn without_tools_nothing_is_called() {
 
 #[test]
 fn usage_is_estimated_from_bytes_unless_the_script_says() {
-    let body = request(&json!([user("go")]));
+    let body = request(&json!([user("go now")]));
     let check = |step: Value, expected: Usage| {
         assert_eq!(ask(&script(&json!([{ "steps": [step] }])), &body).usage, Some(expected));
     };
-    let input_tokens = (body.len() / 4) as u64;
+    // The name of the tool, and the text in its quotes.
+    let input_tokens = ("shell\"go now\"".len() / 4) as u64;
     check(json!({ "say": "12345678" }), Usage { input_tokens, output_tokens: 5, ..Usage::default() });
     check(
         json!({ "say": "x", "usage": { "output_tokens": 900, "cached_tokens": 3 } }),

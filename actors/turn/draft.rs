@@ -179,14 +179,20 @@ impl Draft {
 
     /// Writes a record into the draft.
     pub(super) fn push(&mut self, body: Body) {
+        self.push_measured(body, |_, _| {});
+    }
+
+    /// Writes a record that says how large the state is behind it: no fold looks at what `measure` changes.
+    pub(super) fn push_measured(&mut self, body: Body, measure: impl FnOnce(&Turn, &mut Body)) {
         if let Body::RunEnded(ended) = &body {
             self.before_end = self.row_of(ended.run);
             self.list_news(ended.run);
         }
-        let record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
+        let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.account(&record.body);
         let was_parked = self.run().is_some_and(Run::is_parked);
         self.turn.fold(&record);
+        measure(&self.turn, &mut record.body);
         self.list(&record.body);
         if was_parked != self.run().is_some_and(Run::is_parked) {
             self.list_running();

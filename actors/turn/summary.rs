@@ -201,7 +201,7 @@ impl Draft {
         let tokens = |run: &Run, turn: &Turn| density.tokens(limits::request_bytes(run, turn) as u64);
         let before = tokens(run, &self.turn);
         let waited_ms = run.asked_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
-        let mut compacted = ContextCompacted {
+        let compacted = ContextCompacted {
             run: run.id,
             lineage: self.lineage(),
             by,
@@ -211,12 +211,11 @@ impl Draft {
             after: 0,
             waited_ms,
         };
-        let mut shorter = self.turn.clone();
-        shorter.compacted(&compacted);
-        if let Phase::Running(run) = &shorter.phase {
-            compacted.after = tokens(run, &shorter);
-        }
-        self.push(Body::ContextCompacted(Box::new(compacted)));
+        self.push_measured(Body::ContextCompacted(Box::new(compacted)), |turn, body| {
+            if let (Body::ContextCompacted(compacted), Phase::Running(run)) = (body, &turn.phase) {
+                compacted.after = tokens(run, turn);
+            }
+        });
     }
 
     /// The id of the conversation as it goes on: its order is that of time, and it is the same whoever decides it.

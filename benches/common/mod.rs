@@ -19,6 +19,13 @@ pub(crate) fn option(name: &str, default: usize) -> usize {
     arguments.next().map_or(default, |text| text.parse().expect("a number behind each option"))
 }
 
+/// The numbers behind `--name` on the command line, with commas between them.
+pub(crate) fn options(name: &str, default: &[usize]) -> Vec<usize> {
+    let text = std::env::args().skip_while(|argument| argument != name).nth(1);
+    let number = |text: &str| text.parse().expect("numbers behind each option, with commas between them");
+    text.map_or_else(|| default.to_vec(), |text| text.split(',').map(number).collect())
+}
+
 /// Whether this is `cargo bench`; otherwise it is enough to see that it works.
 pub(crate) fn is_measured() -> bool {
     std::env::args().any(|argument| argument == "--bench")

@@ -16,10 +16,10 @@ use super::{
     exit::{Exit, Failure},
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json, say},
-    progress::{dollars, seconds},
     report,
     resume::{self, ResumeArgs},
     runs, table,
+    words::{dollars, seconds},
 };
 use crate::{
     control::{Answer, BudgetDetail, Lost, Purse, Reader, Request, RunDetail},

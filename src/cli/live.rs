@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use hermod_actors::model::{CallId, EventBody, RunStatus};
 
 use super::{
-    progress::{millis, seconds, shown},
     terminal::cut,
+    words::{millis, seconds, shown},
 };
 
 /// The turning sign before every line.

@@ -34,6 +34,7 @@ mod tree;
 mod variables;
 mod waits;
 mod wire;
+mod words;
 mod workspace;
 
 use std::{process::ExitCode, time::Duration};

@@ -12,10 +12,10 @@ use super::{
     exit::{Exit, Failure},
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
-    progress::{dollars, seconds},
     report,
     resume::{self, ResumeArgs},
     table, waits,
+    words::{dollars, seconds},
 };
 use crate::{
     clock::{SystemClock, rfc3339},

@@ -2,7 +2,7 @@
 
 use hermod_actors::model::{Awaited, CallId, RunId, Size, Timestamp, Wait};
 
-use super::progress::seconds;
+use super::words::seconds;
 use crate::clock::rfc3339;
 
 /// A line of `hermod runs show`.

@@ -15,7 +15,7 @@ pub struct Conversation<'a> {
     pub offers_tools: bool,
     /// Whether the answer may tell what was thought.
     pub thinking: Thinking,
-    /// The request's length in bytes.
+    /// The bytes of what the model reads: a cache is counted by the same ones.
     pub bytes: usize,
 }
 

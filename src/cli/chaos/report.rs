@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{judge::Counts, notes::Notes};
-use crate::cli::{progress::seconds, run::Durability, table};
+use crate::cli::{run::Durability, table, words::seconds};
 
 /// What came of a test.
 #[derive(Debug)]

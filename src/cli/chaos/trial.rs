@@ -12,7 +12,7 @@ use super::{
     said::{Said, Step, read},
     schedule::Schedule,
 };
-use crate::cli::{exit::Failure, output::Status, progress::millis};
+use crate::cli::{exit::Failure, output::Status, words::millis};
 
 /// A life may last so much longer than the longest wait for a first step, twice: several commands run then.
 const MORE: Duration = Duration::from_millis(150);

@@ -9,7 +9,7 @@ use crate::{
     cli::{
         exit::Failure,
         output::{print, print_json},
-        progress, run, table,
+        run, table, words,
     },
     config::Config,
     environment::{Found, Variables},
@@ -63,7 +63,7 @@ fn traits(found: &Found, config: &Config) -> ModelTraits {
 fn known(traits: &ModelTraits) -> (String, String) {
     let dash = || "-".to_owned();
     // Nano-dollars per token are thousandths of a dollar per million.
-    let dollars = |price: u64| progress::dollars(price.saturating_mul(1_000_000));
+    let dollars = |price: u64| words::dollars(price.saturating_mul(1_000_000));
     (
         traits.window.map_or_else(dash, |window| window.to_string()),
         traits

@@ -18,8 +18,8 @@ use crate::{
     cli::{
         exit::{Exit, Failure},
         output::{print, print_json},
-        progress::seconds,
         run, table,
+        words::seconds,
     },
     config::{Config, OLLAMA},
     daemon::{self, StartError},

@@ -16,11 +16,7 @@ use hermod_actors::{
 };
 
 use crate::cli::{
-    exit::Failure,
-    hold::Room,
-    output::Teller,
-    progress::{Progress, seconds},
-    terminal::Tone,
+    exit::Failure, hold::Room, output::Teller, progress::Progress, terminal::Tone, words::seconds,
 };
 
 /// Characters of a run's id that its lines begin with: the last ones, which are by chance.

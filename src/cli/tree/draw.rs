@@ -4,7 +4,7 @@ use hermod_actors::model::{RunId, Timestamp};
 
 use super::spend::spend;
 use crate::{
-    cli::{progress::shown, runs, waits},
+    cli::{runs, waits, words::shown},
     control::Node,
 };
 

@@ -2,7 +2,7 @@
 
 use hermod_actors::model::{Account, Dimension};
 
-use crate::cli::progress::dollars;
+use crate::cli::words::dollars;
 
 /// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: what is spent, what calls under way have reserved, and the
 /// limit. Nothing of a dimension that has neither a spend nor a limit, but for the iterations.

@@ -46,7 +46,7 @@ impl MessagesEncoder {
         to.begin_turn();
         let mut message = Writer::begin(to, "user");
         self.content(content, &mut message);
-        message.text(content.note.as_deref().unwrap_or_default());
+        message.note(content.note.as_deref().unwrap_or_default());
         message.end();
     }
 
@@ -87,7 +87,7 @@ impl MessagesEncoder {
                 notes.push_str(content.note.as_deref().unwrap_or_default());
             }
         }
-        message.text(&notes);
+        message.note(&notes);
         message.end();
     }
 }

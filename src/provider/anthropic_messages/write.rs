@@ -13,6 +13,7 @@ pub(super) struct Writer<'a> {
     buffer: Vec<u8>,
     first: Option<Kind>,
     last: Option<Kind>,
+    is_marked: bool,
 }
 
 /// What a block is, as far as its place in a message matters.
@@ -31,7 +32,7 @@ impl<'a> Writer<'a> {
     pub(super) fn begin(to: &'a mut Segments, role: &str) -> Self {
         let comma = if to.is_empty() { "" } else { "," };
         let begin = format!(r#"{comma}{{"role":"{role}","content":["#);
-        Self { to, buffer: begin.into_bytes(), first: None, last: None }
+        Self { to, buffer: begin.into_bytes(), first: None, last: None, is_marked: false }
     }
 
     /// Begins a block behind those that are there.
@@ -49,6 +50,14 @@ impl<'a> Writer<'a> {
             self.block(Kind::Plain);
             self.buffer.extend_from_slice(br#"{"type":"text","text":"#);
             write_json(&mut self.buffer, text);
+        }
+    }
+
+    /// A note, of which the next request need not know: what is to be cached ends before it.
+    pub(super) fn note(&mut self, note: &str) {
+        if !is_blank(note) {
+            self.mark();
+            self.text(note);
         }
     }
 
@@ -106,12 +115,18 @@ impl<'a> Writer<'a> {
     /// Ends the message; tells whether it began with what was thought.
     pub(super) fn end(mut self) -> bool {
         self.fill();
-        self.flush();
-        if self.last == Some(Kind::Plain) {
-            self.to.mark();
-        }
+        self.mark();
         self.to.push("}]}");
         self.first == Some(Kind::Thinking)
+    }
+
+    /// Lets the message be marked at the block that is open, if that can be and no earlier one is.
+    fn mark(&mut self) {
+        self.flush();
+        if self.last == Some(Kind::Plain) && !self.is_marked {
+            self.to.mark();
+            self.is_marked = true;
+        }
     }
 
     fn flush(&mut self) {

@@ -66,6 +66,11 @@ impl Prefix {
         self.stops.iter_mut().next_back().into_iter().for_each(|stop| stop.marked = true);
     }
 
+    /// The bytes of all values: what the model reads.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Who decides what is cached.
     pub fn caching(&self) -> Caching {
         self.caching

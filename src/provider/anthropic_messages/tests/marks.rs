@@ -45,9 +45,13 @@ fn the_system_prompt_and_the_last_three_messages_are_marked() {
     check(Cache::Short, (" ", &tools), &[], &["\"b\""]);
     check(Cache::Short, ("", &[]), &[], &[]);
     check(Cache::Short, ("sys", &[]), &messages[..1], &["sys", "one"]);
-    check(Cache::Long, ("sys", &[]), &messages, &["\"1h\"", "Base64", "toolu_b", "noted"]);
+    check(Cache::Long, ("sys", &[]), &messages, &["\"1h\"", "Base64", "toolu_b", "\"r\""]);
     check(Cache::Off, ("sys", &tools), &messages, &[]);
     check(Cache::Short, ("", &tools), &messages[..5], &["\"b\"", "Base64", "toolu_b", "toolu_a"]);
+    // What is noted may be gone in the next request; but there may be nothing else.
+    let note = |text: &str| Message::User(Content { note: Some("noted".into()), ..Content::from(text) });
+    check(Cache::Short, ("", &[]), &[note("one")], &["one"]);
+    check(Cache::Short, ("", &[]), &[note("")], &["noted"]);
     // An answer that ends in a block of the vendor's cannot be marked.
     let kept = json!([{"type": "web_search_tool_result", "tool_use_id": "x", "content": []}]);
     let ends_so = [user("one"), with_parts(answer("", &[]), "m", kept), user("three")];

@@ -82,7 +82,7 @@ pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
     let offers_tools = !tools.is_empty() && choice != Choice::None;
     let stream = fields.read("stream", "boolean").map_err(of_request)?;
     Ok(Exchange {
-        conversation: Conversation { messages, offers_tools, thinking, bytes: body.len() },
+        conversation: Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() },
         model,
         reply: reply(stream),
         include,

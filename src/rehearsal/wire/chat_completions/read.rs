@@ -118,7 +118,7 @@ pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
     let messages = request.messages.into_iter().enumerate().map(|(index, message)| neutral(index, message));
     let messages = messages.collect::<Result<_, _>>()?;
     let conversation =
-        Conversation { messages, offers_tools, thinking: Thinking::Scripted, bytes: body.len() };
+        Conversation { messages, offers_tools, thinking: Thinking::Scripted, bytes: prefix.bytes() };
     conversation.check().map_err(|violation| {
         Refusal::bad_request(Some(&format!("messages[{}]", violation.index)), violation.to_string())
     })?;

@@ -118,7 +118,7 @@ pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
             return Err(refuse("input", "missing_required_parameter", message));
         }
     }
-    let conversation = Conversation { messages, offers_tools, thinking, bytes: body.len() };
+    let conversation = Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() };
     Ok(Exchange { conversation, model, reply: reply(stream), include, prefix })
 }
 
