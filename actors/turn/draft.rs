@@ -359,7 +359,7 @@ impl Draft {
         self.push(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
         self.stop_subagents();
         if let Some((call, attempt)) = asking {
-            let failure = Failure::new(FailureClass::Cancelled, "the run was stopped");
+            let failure = self.given_up((call, attempt), "the run was stopped");
             self.push(Body::ModelFailed(ModelFailed {
                 call,
                 attempt,
@@ -377,6 +377,13 @@ impl Draft {
             self.stay_in_doubt(&doubtful, None);
         }
         self.end_if_stopped();
+    }
+
+    /// How an attempt of a model call ends that nobody wants any more: one that starts in this very draft was never made, and
+    /// costs nothing.
+    pub(super) fn given_up(&self, (call, attempt): (CallId, Attempt), why: &str) -> Failure {
+        let is_here = self.started_here(call, attempt);
+        Failure::new(if is_here { FailureClass::NotMade } else { FailureClass::Cancelled }, why)
     }
 
     pub(super) fn end_if_stopped(&mut self) {

@@ -339,7 +339,7 @@ impl Run {
         let mut once = Vec::with_capacity(due.len());
         due.into_iter().for_each(|effect| {
             if !once.contains(&effect) {
-                once.push(effect)
+                once.push(effect);
             }
         });
         once

@@ -374,7 +374,7 @@ impl Draft {
     pub(super) fn cancel_summary(&mut self) {
         let Some(started) = self.run().and_then(|run| run.compacting.asking.started()) else { return };
         let (call, attempt) = (started.call, started.attempt);
-        let failure = Failure::new(FailureClass::Cancelled, "its run needs no summary any more");
+        let failure = self.given_up((call, attempt), "its run needs no summary any more");
         let (retry_at, fallback) = (None, None);
         self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }

@@ -78,6 +78,12 @@ impl Book {
         self.started.contains(&(call, attempt))
     }
 
+    /// The last attempt of a call that was started; 0 if none was.
+    pub(super) fn last_started(&self, call: CallId) -> Attempt {
+        let attempts = self.started.range((call, 0)..=(call, Attempt::MAX));
+        attempts.last().map_or(0, |(_, attempt)| *attempt)
+    }
+
     /// Whether an attempt was started and ended in one append, so that it was never made.
     pub(super) fn was_revoked(&self, call: CallId, attempt: Attempt) -> bool {
         self.revoked.contains(&(call, attempt))

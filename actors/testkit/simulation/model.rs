@@ -131,7 +131,9 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn begin(outside: &Arc<Outside>, request: &ModelRequest, shown: Vec<usize>) -> Self {
         let mut inner = outside.lock();
-        let (call, attempt) = (request.call, attempt_of(&inner.book, request));
+        let call = request.call;
+        // A request does not say which attempt it is of.
+        let attempt = inner.book.last_started(call);
         if attempt == 0 {
             inner.book.accuse(
                 "an effect follows its record",
@@ -155,15 +157,6 @@ impl Call {
         let asked = &mut inner.asked[self.n];
         (asked.told, asked.told_at) = (told, now);
     }
-}
-
-/// The last attempt of the call that was started; 0 if none was. A request does not say which one it is of.
-fn attempt_of(book: &super::book::Book, request: &ModelRequest) -> u32 {
-    let mut attempt = 0;
-    while book.has_started(request.call, attempt + 1) {
-        attempt += 1;
-    }
-    attempt
 }
 
 impl Drop for Call {

@@ -175,7 +175,13 @@ impl Task {
         let due = self.driver.turn.due(self.driver.now);
         due.iter().find_map(|effect| match effect {
             Effect::Seek { call, .. } if call.is_summary() => Some(*call),
-            _ => None,
+            Effect::Seek { .. }
+            | Effect::Ask { .. }
+            | Effect::Run { .. }
+            | Effect::End { .. }
+            | Effect::Await { .. }
+            | Effect::WakeAt(_)
+            | Effect::WakeAtActive(_) => None,
         })
     }
 
