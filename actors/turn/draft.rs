@@ -381,7 +381,7 @@ impl Draft {
 
     /// How an attempt of a model call ends that nobody wants any more: one that starts in this very draft was never made, and
     /// costs nothing.
-    pub(super) fn given_up(&self, (call, attempt): (CallId, Attempt), why: &str) -> Failure {
+    pub(super) fn given_up(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
         let is_here = self.started_here(call, attempt);
         Failure::new(if is_here { FailureClass::NotMade } else { FailureClass::Cancelled }, why)
     }
