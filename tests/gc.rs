@@ -261,13 +261,15 @@ fn a_footprint_says_what_takes_up_how_much() {
     ran(&world, "a", LONG);
     fs::create_dir(world.state().join("replaced-1")).expect("made");
     fs::write(world.state().join("replaced-1/hermod.redb"), [0; 1_000]).expect("written");
+    fs::create_dir(world.state().join("memories")).expect("made");
+    fs::write(world.state().join("memories/MEMORY.md"), "it rains").expect("written");
     let footprint = object(&world.ok(&["store", "footprint", "--json"]));
     let classes = footprint["classes"].as_array().expect("a list");
     let room = |class: &str| {
         let room = classes.iter().find(|room| room["class"] == class).expect("the class");
         (room["bytes"].as_u64().expect("a number"), room["files"].as_u64().expect("a number"))
     };
-    assert_eq!(room("replaced"), (1_000, 1));
+    assert_eq!((room("replaced"), room("memories")), ((1_000, 1), (8, 1)));
     assert_eq!((room("store").1, room("artifacts").1, room("scripts").1), (1, 1, 1));
     assert!(room("artifacts").0 > 100_000 && room("blobs").0 > 20_000, "{footprint}");
     let files: u64 = classes.iter().map(|room| room["files"].as_u64().expect("a number")).sum();

@@ -78,7 +78,8 @@ fn fill(
     let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), Some(bytes)));
     let kept = shelf::kept(state, &artifacts)?.into_iter().map(|(path, bytes)| (path, Some(bytes)));
     let notes = shelf::notes(state, &artifacts)?.into_iter().map(|path| (path, None));
-    let named: Vec<_> = blobs.chain(kept).chain(notes).chain(scripts(state)?).collect();
+    let memories = shelf::memories(state).map(|path| (path, None));
+    let named: Vec<_> = blobs.chain(kept).chain(notes).chain(scripts(state)?).chain(memories).collect();
     files::check_room(part, lengths(state, &named))?;
     for (path, bytes) in named {
         match copied(&path, (state, part), stop)? {

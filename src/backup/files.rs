@@ -24,7 +24,7 @@ use crate::{files, space};
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
 /// All that lies in a backup.
-const PARTS: [&str; 6] = [STORE, "blobs", "artifacts", "scripts", MANIFEST, SUM];
+const PARTS: [&str; 7] = [STORE, "blobs", "artifacts", "scripts", "memories", MANIFEST, SUM];
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {

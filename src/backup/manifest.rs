@@ -11,7 +11,9 @@ use super::{error::BackupError, files};
 use crate::store::redb::{Counts, Damage};
 
 /// What this program writes. It reads no newer one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// The first with what agents remember. An older one says nothing of it.
+pub(super) const WITH_MEMORIES: u32 = 2;
 pub(super) const MANIFEST: &str = "manifest.json";
 /// The line of `sha256sum` for the manifest.
 pub(super) const SUM: &str = "manifest.sha256";
@@ -58,6 +60,7 @@ pub enum Class {
     Blobs,
     Artifacts,
     Scripts,
+    Memories,
 }
 
 /// How much of a class there is.
@@ -90,6 +93,7 @@ impl Class {
             "blobs" => Self::Blobs,
             "artifacts" => Self::Artifacts,
             "scripts" => Self::Scripts,
+            "memories" => Self::Memories,
             _ => return None,
         };
         let mut deeper = parts.peekable();
@@ -217,6 +221,7 @@ mod tests {
         check("hermod.redb", Some(Class::Store));
         check("blobs/ab/abcd", Some(Class::Blobs));
         check("scripts/x.json", Some(Class::Scripts));
+        check("memories/USER.md", Some(Class::Memories));
         for strange in
             ["", "hermod.redb/x", "blobs", "/blobs/x", "../blobs/x", "blobs/../../x", "credentials/acme.json"]
         {

@@ -4,7 +4,7 @@
 //! DIR/manifest.json     what it is, and the SHA-256 of every file      DIR/hermod.redb      all rows
 //! DIR/manifest.sha256   that of the manifest                           DIR/blobs/ab/<hash>  spilled values
 //! DIR/scripts/          scripts of rehearsals                          DIR/artifacts/       long outputs and pictures, and
-//!                                                                                  which of them were removed
+//! DIR/memories/         what agents remember                                             which of them were removed
 //! ```
 //!
 //! It is made as `DIR.part` and gets its name when all of it is on disk. Not in it: configuration, credentials (kept OAuth

@@ -7,7 +7,8 @@ use tokio::runtime::Handle;
 use super::{
     error::{BackupError, Stop},
     files,
-    manifest::{MANIFEST, Manifest, STORE},
+    manifest::{MANIFEST, Manifest, STORE, WITH_MEMORIES},
+    shelf,
     verify::{Verified, verify},
 };
 use crate::{
@@ -61,7 +62,7 @@ pub fn restore(state: &Path, dir: &Path, present: Present, stop: &mut Stop) -> R
     let past = next(place.past().map_err(&at)?, (dir, &manifest))?;
     let name = format!("replaced-{}", rfc3339(SystemClock::default().at()).replace(':', ""));
     let part = place.part().map_err(&at)?;
-    let restored = fill(&manifest, (dir, &part), past, stop).and_then(|()| {
+    let restored = fill(&manifest, (dir, state, &part), past, stop).and_then(|()| {
         let ended = runner.under_way().map_err(&at)?.len();
         if present == Present::Replace {
             Handle::current().block_on(runner.end()).map_err(&at)?;
@@ -103,7 +104,7 @@ fn swap((place, state): (&Place, &Path), replaced: &str) -> Result<(), BackupErr
 
 fn fill(
     manifest: &Manifest,
-    (dir, part): (&Path, &Path),
+    (dir, state, part): (&Path, &Path, &Path),
     past: (u64, u64),
     stop: &mut Stop,
 ) -> Result<(), BackupError> {
@@ -116,6 +117,12 @@ fn fill(
     }
     let store = part.join(STORE);
     renew(&store, past).map_err(BackupError::at(&store))?;
+    // What the backup cannot know goes on.
+    if manifest.format < WITH_MEMORIES {
+        for path in shelf::memories(state) {
+            files::copied(&state.join(&path), &part.join(&path), stop)?;
+        }
+    }
     files::sync_folders(part)
 }
 

@@ -1,4 +1,4 @@
-//! Which files there must be of the artifacts that records name.
+//! Which files belong to a store beside its rows: those of the artifacts that records name, and what agents remember.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,10 @@ use std::{
 use hermod_actors::port::{ArtifactName, Presence};
 
 use super::error::BackupError;
-use crate::artifacts::FileArtifacts;
+use crate::{
+    artifacts::FileArtifacts,
+    memory::{FOLDER, Target},
+};
 
 /// In a state directory or a backup: the paths of these artifacts with their bytes, but for those whose time was over.
 pub(super) fn kept(
@@ -35,4 +38,11 @@ pub(super) fn notes(root: &Path, named: &BTreeMap<ArtifactName, u64>) -> Result<
         notes.extend(artifacts.notes(session).map_err(&at)?.map(|path| format!("artifacts/{path}")));
     }
     Ok(notes)
+}
+
+/// The paths of what agents remember in a state directory. Each is replaced at once, so that what is read of it is whole.
+pub(super) fn memories(state: &Path) -> impl Iterator<Item = String> {
+    let paths = Target::ALL.map(|target| format!("{FOLDER}/{}", target.file()));
+    let state = state.to_owned();
+    paths.into_iter().filter(move |path| state.join(path).is_file())
 }

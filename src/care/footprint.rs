@@ -4,7 +4,7 @@ use super::{Undone, Upkeep};
 use crate::control::{Footprint, Room, StoreRoom};
 
 /// The folders that are classes of their own.
-const FOLDERS: [&str; 4] = ["blobs", "artifacts", "spool", "scripts"];
+const FOLDERS: [&str; 5] = ["blobs", "artifacts", "spool", "scripts", "memories"];
 /// The store's file.
 const STORE: &str = "hermod.redb";
 /// How the folders of stores begin that another one has taken the place of.
@@ -13,7 +13,7 @@ const REPLACED: &str = "replaced-";
 /// Looks at all there is. Blocks.
 pub(super) fn measure(upkeep: &Upkeep) -> Result<Footprint, Undone> {
     let store = upkeep.store.footprint()?;
-    let names = ["store", "blobs", "artifacts", "spool", "scripts", "replaced", "other"];
+    let names = ["store", "blobs", "artifacts", "spool", "scripts", "memories", "replaced", "other"];
     let room = |class: &str| Room { class: class.to_owned(), bytes: 0, files: 0 };
     let mut classes: Vec<Room> = names.map(room).into();
     let state = &upkeep.state;

@@ -13,7 +13,7 @@ use super::{Entries, Target};
 use crate::files;
 
 /// The folder's name in the state.
-const FOLDER: &str = "memories";
+pub const FOLDER: &str = "memories";
 const LOCK: &str = ".lock";
 /// A lock that somebody else holds is asked for so often, after such a pause each.
 const TRIES: u32 = 500;

@@ -5,5 +5,5 @@ mod files;
 mod order;
 
 pub use entries::{Entries, Target};
-pub use files::{Fault, Locked, Memory};
+pub use files::{FOLDER, Fault, Locked, Memory};
 pub use order::{Action, Made, Note, Order, Unfit, decide};

@@ -4,9 +4,8 @@ use super::{
     cut::{Cut, Most, head},
     fence::fenced,
 };
+use crate::memory::FOLDER;
 
-/// The folder in the state directory.
-const FOLDER: &str = "memories";
 /// Bytes that a character has at most.
 const BYTES: usize = 4;
 

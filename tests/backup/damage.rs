@@ -74,9 +74,9 @@ fn damage_is_found_in_every_file_and_told_by_name() {
     }
     let manifest = backup.join("manifest.json");
     let newer =
-        String::from_utf8(whole[&manifest].clone()).unwrap().replace("\"format\": 1", "\"format\": 2");
+        String::from_utf8(whole[&manifest].clone()).unwrap().replace("\"format\": 2", "\"format\": 3");
     fs::write(&manifest, newer).unwrap();
-    check(&manifest, "its format is 2, and this program knows 1: use the newer hermod");
+    check(&manifest, "its format is 3, and this program knows 2: use the newer hermod");
     fs::write(&manifest, &whole[&manifest]).unwrap();
     world.ok(&["backup", "verify", name]);
     world.fails(&["backup", "verify", &beside(&world, "nothing")], 74, "nothing/manifest.json");

@@ -67,7 +67,21 @@ fn full(world: &World) -> String {
     // What other parts keep there.
     fs::create_dir(world.state().join("credentials")).unwrap();
     fs::write(world.state().join("credentials/acme.json"), "hunter2").unwrap();
+    remember(world, "it rains");
     run["run"].as_str().unwrap().to_owned()
+}
+
+/// Makes this what agents remember, with what else lies there.
+fn remember(world: &World, text: &str) {
+    let folder = world.state().join("memories");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, text) in [("MEMORY.md", text), (".lock", ""), (".USER.md.part", "hunter2")] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+fn remembered(state: &Path) -> String {
+    fs::read_to_string(state.join("memories/MEMORY.md")).unwrap()
 }
 
 /// Makes the backup long.

@@ -1,6 +1,11 @@
 //! A backup that becomes a store.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use hermod::{
     config::Config,
@@ -16,7 +21,7 @@ use serde_json::{Value, json};
 use super::{
     ALL, beside,
     common::{Lines, World, object, stderr, until},
-    elsewhere, files, full, ok, shell,
+    elsewhere, files, full, ok, remember, remembered, shell,
 };
 
 /// Leaves a session behind for each text, with a run that this script is played for. Its commands begin in a later process:
@@ -186,12 +191,15 @@ fn a_store_that_nobody_holds_is_the_same_when_it_is_restored() {
     let backup = beside(&world, "backup");
     let made = object(&world.ok(&["backup", "create", &backup, "--json"]));
     let sizes = &made["sizes"];
-    for class in ["store", "blobs", "artifacts", "scripts"] {
+    for class in ["store", "blobs", "artifacts", "scripts", "memories"] {
         assert!(sizes[class]["files"].as_u64() >= Some(1), "{class}: {made}");
     }
     let mut top: Vec<_> = fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     top.sort();
-    assert_eq!(top, ["artifacts", "blobs", "hermod.redb", "manifest.json", "manifest.sha256", "scripts"]);
+    let parts =
+        ["artifacts", "blobs", "hermod.redb", "manifest.json", "manifest.sha256", "memories", "scripts"];
+    assert_eq!(top, parts);
+    assert_eq!(made["sizes"]["memories"], json!({ "files": 1, "bytes": 8 }), "{made}");
     assert!(files(Path::new(&backup)).values().all(|file| !file.windows(7).any(|part| part == b"hunter2")));
     let verified = object(&world.ok(&["backup", "verify", &backup, "--json"]));
     assert_eq!((&verified["ok"], &verified["counts"]), (&json!(true), &made["counts"]), "{verified}");
@@ -204,12 +212,47 @@ fn a_store_that_nobody_holds_is_the_same_when_it_is_restored() {
         let of = |state: &Path| files(&state.join(folder)).into_values().collect::<Vec<_>>();
         assert_eq!(of(Path::new(&state)), of(&world.state()), "{folder}");
     }
+    assert_eq!(remembered(Path::new(&state)), "it rains");
     // The key stands for its run still.
     let known = object(&ok(elsewhere(&world, &state, &["run", "--key", "k", "--json", "anything"])));
     assert_eq!(known["run"], run);
     // The restored store is a store like any other.
     ok(elsewhere(&world, &state, &["backup", "create", &beside(&world, "second")]));
     world.ok(&["backup", "verify", &beside(&world, "second")]);
+}
+
+#[test]
+fn what_agents_remember_comes_back_with_the_store_unless_the_backup_is_older_than_that() {
+    let world = World::new();
+    full(&world);
+    let backup = beside(&world, "backup");
+    world.ok(&["backup", "create", &backup]);
+    remember(&world, "the sun shines");
+    let restored = object(&world.ok(&["backup", "restore", &backup, "--replace", "--json"]));
+    let replaced = PathBuf::from(restored["replaced"].as_str().unwrap());
+    assert_eq!(
+        (remembered(&world.state()), remembered(&replaced)),
+        ("it rains".into(), "the sun shines".into())
+    );
+    remember(&world, "it snows");
+    older(Path::new(&backup));
+    world.ok(&["backup", "verify", &backup]);
+    world.ok(&["backup", "restore", &backup, "--replace"]);
+    assert_eq!(remembered(&world.state()), "it snows");
+}
+
+/// Makes a backup one of format 1.
+fn older(backup: &Path) {
+    let path = backup.join("manifest.json");
+    let mut manifest = object(&fs::read_to_string(&path).unwrap());
+    manifest["format"] = json!(1);
+    manifest["files"].as_object_mut().unwrap().remove("memories/MEMORY.md");
+    manifest["sizes"].as_object_mut().unwrap().remove("memories");
+    fs::remove_dir_all(backup.join("memories")).unwrap();
+    fs::write(&path, manifest.to_string()).unwrap();
+    let mut sum = Command::new("sha256sum");
+    sum.arg("manifest.json").current_dir(backup);
+    fs::write(backup.join("manifest.sha256"), ok(sum)).unwrap();
 }
 
 #[test]

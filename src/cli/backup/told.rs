@@ -25,7 +25,7 @@ pub(super) fn line(manifest: &Manifest) -> String {
     let of = |class| manifest.sizes.get(&class).copied().unwrap_or_default();
     let files = |class, name: &str| format!("{} {name} ({} bytes)", of(class).files, of(class).bytes);
     format!(
-        "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}",
+        "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}, {}",
         counts.sessions,
         counts.runs,
         counts.open_runs,
@@ -34,6 +34,7 @@ pub(super) fn line(manifest: &Manifest) -> String {
         files(Class::Blobs, "blobs"),
         files(Class::Artifacts, "artifacts"),
         files(Class::Scripts, "scripts"),
+        files(Class::Memories, "memories"),
     )
 }
 

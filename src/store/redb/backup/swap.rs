@@ -28,7 +28,7 @@ use crate::{
 /// The row of `meta` that counts restores.
 pub(in crate::store::redb) const LINEAGE: &str = "lineage";
 /// The folders that belong to a store, beside its file. The commands of a replaced store are none of the new one.
-pub const PARTS: &[&str] = &["blobs", "artifacts", "scripts", "spool"];
+pub const PARTS: &[&str] = &["blobs", "artifacts", "scripts", "memories", "spool"];
 /// What was noted about the processes of the old store; a new one begins without.
 const NOTES: &str = "process.json";
 const PART: &str = "restore.part";
@@ -289,7 +289,7 @@ mod tests {
         assert!(matches!(RedbJournal::open(dir.path(), Durability::Strict), Err(OpenError::Busy { .. })));
         drop(place);
         let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
-        assert_eq!((lineage_of(&journal), says(dir.path())), (0, vec!["old".to_owned(); 4]));
+        assert_eq!((lineage_of(&journal), says(dir.path())), (0, vec!["old".to_owned(); PARTS.len()]));
     }
 
     #[test]
@@ -303,9 +303,9 @@ mod tests {
             let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
             assert_eq!(lineage_of(&journal), 7, "after {steps} steps");
             drop(journal);
-            assert_eq!(says(dir.path()), ["new", "new", "new", ""]);
+            assert_eq!(says(dir.path()), ["new", "new", "new", "new", ""]);
             let replaced = dir.path().join("replaced-x");
-            assert_eq!(says(&replaced), vec!["old"; 4]);
+            assert_eq!(says(&replaced), vec!["old"; PARTS.len()]);
             assert!(!dir.path().join(NOTES).exists() && replaced.join(NOTES).exists());
             assert!(!dir.path().join(READY).exists());
             let journal = RedbJournal::open(&replaced, Durability::Strict).unwrap();
@@ -315,7 +315,7 @@ mod tests {
             }
             steps += 1;
         }
-        assert_eq!(steps, 13);
+        assert_eq!(steps, 15);
     }
 
     #[test]
