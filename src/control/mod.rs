@@ -13,6 +13,7 @@ mod connection;
 mod copier;
 mod desk;
 mod fault;
+mod lineage;
 mod lines;
 mod place;
 mod protocol;

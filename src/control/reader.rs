@@ -43,7 +43,8 @@ impl Reader {
         Self(journal)
     }
 
-    /// What `id` names: a run, a session, the key of a session, `last`, or a run by the end of its id.
+    /// What `id` names: a run, a session, the key of a session, `last`, a session by a lineage of its conversation, or a run
+    /// by the end of its id.
     pub async fn find(&self, id: &str) -> Result<Named, Fault> {
         if id == LAST {
             let last = self.runs(Read::Runs { session: None, max: 1 }).await?.pop();
@@ -62,6 +63,11 @@ impl Reader {
         }
         let of_key = self.sessions(Read::SessionOfKey(id.into())).await?.pop();
         if let Some(row) = of_key {
+            return Ok(Named::Session(row));
+        }
+        if let Ok(lineage) = id.parse::<SessionId>()
+            && let Some(row) = self.of_lineage(lineage).await?
+        {
             return Ok(Named::Session(row));
         }
         self.ending(id).await?.map(|row| Named::Run(Box::new(row))).ok_or_else(|| {

@@ -7,7 +7,7 @@ use hermod_actors::{
 use super::args::ConversationArgs;
 use crate::{
     cli::exit::Failure,
-    control::{Named, Reader},
+    control::{Fault, Named, Reader},
 };
 
 /// The conversation that a command is about, as the store has it.
@@ -29,7 +29,7 @@ impl Target {
     /// Finds it.
     pub(crate) async fn find(reader: &Reader, args: &ConversationArgs) -> Result<Self, Failure> {
         let (choice, session, named) = match (&args.resume, &args.session) {
-            (Some(id), _) => match reader.find(id).await? {
+            (Some(id), _) => match reader.find(id).await.map_err(of_resume)? {
                 Named::Session(row) => (SessionChoice::Id(row.id), Some(row.id), None),
                 Named::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
             },
@@ -97,6 +97,10 @@ impl Target {
             }),
         }
     }
+}
+
+fn of_resume(fault: Fault) -> Fault {
+    Fault { text: format!("--resume: {}", fault.text), ..fault }
 }
 
 async fn youngest(reader: &Reader, session: SessionId) -> Result<Option<RunSpec>, Failure> {
