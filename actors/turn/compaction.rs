@@ -23,6 +23,9 @@ use crate::{
 
 /// Of the window this is left free for what is needed to compress it, in tokens; at most a quarter of it.
 const RESERVE: u64 = 20_000;
+/// Before the first call of a run a view over this share of the window is compressed, in percent, wherever the trigger is: what
+/// an earlier run has left is not for this one to carry up to the edge.
+const BACKSTOP: u64 = 85;
 /// A summary has a sixteenth of the window, and so many tokens at most.
 const SUMMARY: u64 = 8_192;
 /// Bytes of what stands around a summary.
@@ -132,6 +135,14 @@ impl Run {
         }
     }
 
+    /// Whether no model call of it has been made yet.
+    const fn is_at_its_first_call(&self) -> bool {
+        match &self.step {
+            Step::Asking(asking) => self.iteration == 1 && asking.since.is_none(),
+            Step::Acting(_) | Step::Said(_) => false,
+        }
+    }
+
     /// Follows with the clock since when the model call is wanted.
     pub(super) fn note_asked(&mut self, active_ms: u64) {
         if matches!(&self.step, Step::Asking(asking) if matches!(asking.state, Asked::Wanted(_))) {
@@ -162,7 +173,9 @@ impl Turn {
         let window = self.window(run, model)?;
         let output = limits::wanted_output(run, model).min(window / 4);
         let hard = window.saturating_sub(output + RESERVE.min(window / 4));
-        let trigger = (window * u64::from(compression.trigger) / 100).min(hard);
+        let share = u64::from(compression.trigger);
+        let share = if run.is_at_its_first_call() { share.min(BACKSTOP) } else { share };
+        let trigger = (window * share / 100).min(hard);
         let density = self.density(run, model);
         let bytes = |tokens: u64| usize::try_from(density.bytes(tokens)).unwrap_or(usize::MAX);
         Some(Room {

@@ -371,3 +371,37 @@ fn a_request_that_is_refused_for_its_length_is_made_shorter() {
     check_refused(Some(12_000));
     check_refused(None);
 }
+
+#[test]
+fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is() {
+    const WIDE: u64 = 1_000_000;
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
+    let known = ModelTraits { window: Some(WIDE), ..ModelTraits::default() };
+    task.driver.submit_with(2, GOAL, |spec| {
+        spec.traits = vec![known];
+        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
+        (compression.traits, compression.trigger) = (vec![known; 2], 90);
+        spec.compression = Some(Arc::new(compression));
+    });
+    let size = |task: &Task| {
+        let Phase::Running(run) = &task.driver.turn.phase else { panic!("nothing runs") };
+        limits::tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+    };
+    let mut iteration = 1;
+    while size(&task) < WIDE / 100 * 86 {
+        task.driver.lease(model(2, iteration), 1);
+        task.driver.answer(1, EffectClass::Idempotent);
+        task.driver.permit_all();
+        let end = CallEnd::ok("x".repeat(40_000));
+        task.driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
+        iteration += 1;
+    }
+    task.driver.lease(model(2, iteration), 1);
+    task.driver.answer(0, EffectClass::Once);
+    assert_eq!(task.compactions(), [], "within the run it is under the trigger");
+    task.driver.submit_with(3, "and now the mast", |_| {});
+    let compactions = task.compactions();
+    assert_eq!(compactions.len(), 1, "{compactions:?}");
+    assert!(size(&task) < WIDE / 2, "{compactions:?}");
+}
