@@ -217,19 +217,34 @@ impl Endpoints {
     ) -> Vec<(Arc<str>, StartError)> {
         let mut missing = Vec::new();
         for link in &spec.chain {
-            if self.providers.contains_key(&link.provider) {
-                continue;
+            if let Err(error) = self.offer_one(&link.provider, spec, variables).await {
+                missing.push((Arc::clone(&link.provider), error));
             }
-            let made = match spec.script.filter(|script| stage(*script) == link.provider) {
-                Some(script) => self.play(script).await,
-                None => self.connect(&link.provider, variables),
-            };
-            match made {
-                Ok(provider) => drop(self.providers.insert(Arc::clone(&link.provider), provider)),
-                Err(error) => missing.push((Arc::clone(&link.provider), error)),
+        }
+        // Whoever is only asked beside the run is not needed.
+        for link in spec.asides() {
+            if let Err(error) = self.offer_one(&link.provider, spec, variables).await {
+                tracing::warn!(model = %link, %error, "it cannot be asked beside runs");
             }
         }
         missing
+    }
+
+    async fn offer_one(
+        &mut self,
+        name: &Arc<str>,
+        spec: &RunSpec,
+        variables: &Variables,
+    ) -> Result<(), StartError> {
+        if self.providers.contains_key(name) {
+            return Ok(());
+        }
+        let provider = match spec.script.filter(|script| stage(*script) == *name) {
+            Some(script) => self.play(script).await,
+            None => self.connect(name, variables),
+        }?;
+        self.providers.insert(Arc::clone(name), provider);
+        Ok(())
     }
 
     fn connect(&self, name: &str, variables: &Variables) -> Result<(Arc<dyn Provider>, usize), StartError> {

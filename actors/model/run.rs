@@ -113,6 +113,12 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 impl RunSpec {
+    /// The models that are only asked beside the run.
+    pub fn asides(&self) -> impl Iterator<Item = &ModelRef> {
+        let chain = self.compression.iter().flat_map(|compression| &compression.chain);
+        chain.filter(|link| !self.chain.contains(link))
+    }
+
     /// What is known of a model of the chain.
     pub fn traits_of(&self, model: &ModelRef) -> ModelTraits {
         let of = |chain: &[ModelRef], traits: &[ModelTraits]| {

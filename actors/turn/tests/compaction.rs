@@ -386,7 +386,7 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
     });
     let size = |task: &Task| {
         let Phase::Running(run) = &task.driver.turn.phase else { panic!("nothing runs") };
-        limits::tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
     };
     let mut iteration = 1;
     while size(&task) < WIDE / 100 * 86 {

@@ -140,9 +140,7 @@ pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Inpu
 
 /// The last word of a model that does its best.
 pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
-    let order = ToolCall { id: "v0".into(), name: "memory".into(), arguments: "{}".into() };
-    let calls = if started.call.is_memory() { vec![order] } else { Vec::new() };
-    let message = AssistantMessage { text: "done".into(), calls, ..AssistantMessage::default() };
+    let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
     let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
     answer(started, (message, Finish::Stop), Vec::new(), Some(usage))
 }
