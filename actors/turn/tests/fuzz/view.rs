@@ -135,7 +135,9 @@ impl Shown {
         for said in self.said.iter_mut().filter(|said| said.read == Read::Not && Some(said.run) != current) {
             let is_unread = turn.steering.is_unread(|message| message.next == said.next);
             let mut texts = view.iter().map(super::super::content);
-            if !is_unread && !texts.any(|text| text.contains(&format!("<user_message_{}>", said.next))) {
+            // It may also be what a run of its own began with.
+            let number = u64::try_from(said.next.bits() & u128::from(u64::MAX)).unwrap_or(0);
+            if !is_unread && !texts.any(|shown| shown.contains(&text(number))) {
                 said.read = Read::Never;
             }
         }
