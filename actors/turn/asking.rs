@@ -18,6 +18,8 @@ pub(super) struct Asking {
     pub(super) is_too_long: bool,
     /// What its requests say of a budget that is nearly used up.
     pub(super) warning: Option<Arc<str>>,
+    /// What they say of a view that is nearly full, once the first of them was made: all say the same.
+    pub(super) pressure: Option<Arc<str>>,
     /// When the first attempt started, on the session's active clock, moved on by what was waited for known resets.
     pub(super) since: Option<u64>,
     /// What was waited for known resets, in milliseconds.
@@ -67,6 +69,7 @@ impl Asking {
             is_repeated: false,
             is_too_long: false,
             warning: None,
+            pressure: None,
             since: None,
             waited_ms: 0,
             from,

@@ -271,8 +271,17 @@ impl Turn {
         due
     }
 
-    /// What the model is told of a view that is nearly full.
-    pub(super) fn pressure(&self, run: &Run) -> Option<String> {
+    /// What the requests of the call that is wanted or under way say of a view that is nearly full.
+    pub(super) fn current_pressure(&self) -> Option<Arc<str>> {
+        let Phase::Running(run) = &self.phase else { return None };
+        match &run.step {
+            Step::Asking(asking) if asking.since.is_some() => asking.pressure.clone(),
+            Step::Asking(_) => self.pressure(run).map(Into::into),
+            Step::Acting(_) | Step::Said(_) => None,
+        }
+    }
+
+    fn pressure(&self, run: &Run) -> Option<String> {
         let room = self.room(run)?;
         let size = limits::head_bytes(run, self) + self.history.bytes();
         let percent = size.saturating_mul(100) / room.trigger.max(1);
@@ -391,7 +400,7 @@ impl Turn {
         if let Phase::Running(run) = &mut self.phase {
             run.compacting = Compacting::first(run.compacting.nth + 1, size);
             if let Step::Asking(asking) = &mut run.step {
-                asking.is_too_long = false;
+                (asking.is_too_long, asking.pressure) = (false, None);
             }
         }
     }

@@ -84,6 +84,7 @@ impl Turn {
 
     fn asks(&mut self, started: &ModelStarted, now: Now) {
         let started = Arc::new(started.clone());
+        let pressure = self.current_pressure();
         if let Phase::Running(run) = &mut self.phase {
             run.end_pause(now);
             let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
@@ -91,6 +92,7 @@ impl Turn {
         }
         if let Some(asking) = self.asked(started.call) {
             asking.since.get_or_insert(now.active_ms);
+            asking.pressure = pressure;
             asking.state = Asked::Started(started);
         }
     }

@@ -184,13 +184,13 @@ impl Run {
     }
 
     /// What the request says behind the view.
-    pub(super) fn postscript(&self, asking: &Asking, pressure: Option<String>) -> Option<Postscript> {
+    pub(super) fn postscript(&self, asking: &Asking, pressure: Option<Arc<str>>) -> Option<Postscript> {
         let ladder = self.ladder.postscript();
         let budget = match &self.exhausted {
             Some(refusal) => Some(farewell(refusal, self.id)),
             None => match (&asking.warning, pressure) {
                 (Some(warning), Some(pressure)) => Some(format!("{warning}\n\n{pressure}").into()),
-                (warning, pressure) => warning.clone().or_else(|| pressure.map(Into::into)),
+                (warning, pressure) => warning.clone().or(pressure),
             },
         };
         let Some(budget) = budget else { return ladder };

@@ -283,7 +283,7 @@ impl Turn {
     pub(crate) fn postscript(&self) -> Option<Postscript> {
         let Phase::Running(run) = &self.phase else { return None };
         match &run.step {
-            Step::Asking(asking) => run.postscript(asking, self.pressure(run)),
+            Step::Asking(asking) => run.postscript(asking, self.current_pressure()),
             Step::Acting(_) | Step::Said(_) => None,
         }
     }

@@ -67,15 +67,19 @@ impl Task {
             if !self.driver.turn.has_work() || (self.halts && self.sought().is_some()) {
                 return;
             }
-            let calls = usize::from(iteration < iterations);
-            self.driver.answer(calls, EffectClass::Idempotent);
-            for n in self.driver.permit_all() {
-                let content = format!("{iteration}: {}", "x".repeat(self.result));
-                let end = CallEnd::ok(content);
-                self.driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end });
-            }
-            self.driver.pass(10);
+            self.answer(iteration, usize::from(iteration < iterations));
         }
+    }
+
+    /// The model makes so many calls, and they end.
+    fn answer(&mut self, iteration: u32, calls: usize) {
+        self.driver.answer(calls, EffectClass::Idempotent);
+        for n in self.driver.permit_all() {
+            let content = format!("{iteration}: {}", "x".repeat(self.result));
+            let end = CallEnd::ok(content);
+            self.driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end });
+        }
+        self.driver.pass(10);
     }
 
     /// Goes on until the model is asked, and looks at what it is asked.
@@ -311,6 +315,28 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     assert_eq!(records, ["summary.answered", "context.compacted", "run.exhausted"]);
     let (mut driver, call) = halted();
     assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
+}
+
+#[test]
+fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
+    // What is left free for the answer counts where the trigger is high.
+    Arc::make_mut(compression).trigger = 100;
+    for iteration in 1.. {
+        task.ask();
+        let told = task.driver.turn.postscript();
+        if told.is_some_and(|told| told.prompt.contains("fills")) {
+            break;
+        }
+        task.answer(iteration, 1);
+    }
+    let first = task.driver.turn.asking().unwrap().clone();
+    task.driver.fail(FailureClass::OutputCap { limit: Some(300) });
+    task.ask();
+    let second = task.driver.turn.asking().unwrap();
+    assert_eq!((second.attempt, second.max_tokens, second.request), (2, 300, first.request));
 }
 
 #[test]
