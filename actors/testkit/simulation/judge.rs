@@ -228,7 +228,11 @@ fn messages_are_shown(past: &Past<'_>) -> Found {
             let began = views.iter().any(|(_, call)| call.run == message.run);
             let mut after = views.iter().filter(|(view, _)| *view > at).peekable();
             let first = after.peek().map_or(records.len(), |(view, _)| *view);
-            let cut = (first..records.len()).find(|at| cuts(&records[*at])).unwrap_or(records.len());
+            let ends =
+                |record: &Arc<Record>| matches!(&record.body, Body::RunEnded(run) if run.run == message.run);
+            // What was said to a run that has ended before it was shown may go with that.
+            let from = if records[at..first].iter().any(ends) { at } else { first };
+            let cut = (from..records.len()).find(|at| cuts(&records[*at])).unwrap_or(records.len());
             let after: Vec<CallId> = after.filter(|(view, _)| *view < cut).map(|(_, call)| *call).collect();
             let is_cut = |asked: &Asked| records[cut..].iter().any(|record| starts(record, asked));
             let asked = past.inner.asked.iter().filter(|asked| after.contains(&asked.call) && !is_cut(asked));
