@@ -12,7 +12,7 @@ use hermod::{
 };
 use hermod_actors::{
     RunRequest, Runtime,
-    model::{Doubt, EffectClass, RunState, WhenInDoubt},
+    model::{CallEnd, CallStatus, Doubt, EffectClass, RunState, WhenInDoubt},
     port::Found,
     testkit::{ScriptedProvider, ScriptedTool, calls, world},
 };
@@ -344,9 +344,17 @@ async fn opened(state: &Path) -> RedbJournal {
 
 /// Starts a run that makes two calls at once, which both are in doubt.
 async fn two_questions(state: &Path) -> String {
+    // A call that is started and not begun when its process is suspended is in no doubt.
+    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let begin = || async {
-        let journal = Arc::new(opened(state).await);
-        let tool = ScriptedTool::endless("build", EffectClass::Once);
+        let (journal, begins) = (Arc::new(opened(state).await), begins.clone());
+        let tool = ScriptedTool::new("build", EffectClass::Once, move |invocation| {
+            begins.send(()).unwrap();
+            async move {
+                invocation.cancel.cancelled().await;
+                CallEnd::new(CallStatus::Stopped, "stopped")
+            }
+        });
         let tool = tool.finding(|_, _| async { Found::Unknown });
         let build = |n: u32| ("build", json!({ "n": n }));
         let provider = ScriptedProvider::new(Duration::ZERO, move |_| Ok(calls(&[build(1), build(2)])));
@@ -357,15 +365,9 @@ async fn two_questions(state: &Path) -> String {
     };
     let runtime = begin().await;
     let accepted = runtime.submit(RunRequest::new("go")).await.unwrap();
-    let mut watch = runtime.watch(accepted.session, 1);
-    let mut started = 0;
-    while started < 2 {
-        let event = watch.next().await.unwrap();
-        if let hermod_actors::model::EventBody::Recorded { record } = event.body {
-            started += usize::from(record.body.kind().name() == "call.started");
-        }
+    for _ in 0..2 {
+        begun.recv().await.unwrap();
     }
-    drop(watch);
     runtime.suspend().await;
     let runtime = begin().await;
     runtime.revive_all().await.unwrap();
