@@ -135,6 +135,11 @@ impl Run {
         }
     }
 
+    /// Whether nothing is to be done about its view any more.
+    pub(super) const fn is_over(&self) -> bool {
+        self.stopping.is_some() || self.exhausted.is_some() || matches!(self.step, Step::Said(_))
+    }
+
     /// Whether no model call of it has been made yet.
     const fn is_at_its_first_call(&self) -> bool {
         match &self.step {
@@ -194,8 +199,7 @@ impl Turn {
 
     /// What the view of the run under way needs.
     pub(super) fn need(&self, run: &Run) -> Need {
-        let is_over = run.stopping.is_some() || run.exhausted.is_some() || matches!(run.step, Step::Said(_));
-        let Some(room) = self.room(run).filter(|_| !is_over) else { return Need::Nothing };
+        let Some(room) = self.room(run).filter(|_| !run.is_over()) else { return Need::Nothing };
         let is_refused = matches!(&run.step, Step::Asking(asking) if asking.is_too_long);
         let size = limits::request_bytes(run, self);
         let (bytes, weight) = run.compacting.size;

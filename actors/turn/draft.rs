@@ -144,18 +144,17 @@ impl Draft {
         if self.refused.is_some() {
             return Vec::new();
         }
-        let seeks = self.turn.due(self.now).into_iter().filter_map(|effect| match effect {
-            Effect::Seek { call, attempt } if call.asks_model() => Some(Want::Lease { call, attempt }),
-            Effect::Seek { call, .. } if self.call(call).is_some_and(Call::delegates) => None,
-            Effect::Seek { call, attempt } => Some(Want::Permit { call, attempt }),
-            Effect::Ask { .. }
-            | Effect::Run { .. }
-            | Effect::End { .. }
-            | Effect::Await { .. }
-            | Effect::WakeAt(_)
-            | Effect::WakeAtActive(_) => None,
+        let due = self.turn.due(self.now);
+        let wants = due.iter().filter_map(Effect::sought).filter_map(|(call, attempt)| {
+            if call.asks_model() {
+                Some(Want::Lease { call, attempt })
+            } else if self.call(call).is_some_and(Call::delegates) {
+                None
+            } else {
+                Some(Want::Permit { call, attempt })
+            }
         });
-        seeks.collect()
+        wants.collect()
     }
 
     /// Which attempts would be in flight if this became durable.

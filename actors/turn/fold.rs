@@ -207,6 +207,7 @@ impl Turn {
     fn failed(&mut self, failed: &ModelFailed, now: Now) {
         let class = &failed.failure.class;
         self.learn(class, failed.call);
+        let is_stopping = matches!(&self.phase, Phase::Running(run) if run.stopping.is_some());
         let Some(asking) = self.asked(failed.call) else { return };
         let spent = match (&asking.state, billing(class)) {
             (Asked::Started(started), Billing::Everything) => started.reserved,
@@ -229,6 +230,10 @@ impl Turn {
             _ => None,
         };
         asking.attempt = failed.attempt + 1;
+        // Started and given up in one append: it is none of the run's iterations, as its account says too.
+        if is_stopping && matches!(class, FailureClass::NotMade) && failed.attempt == 1 {
+            asking.since = None;
+        }
         asking.is_too_long |= matches!(class, FailureClass::ContextTooLong { .. });
         let uncounted = class.reset_is_known().then_some(now.active_ms);
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));

@@ -45,16 +45,7 @@ impl Draft {
     /// What does not fit the budget does not happen: a summary is done without, and for want of anything else the run comes
     /// to its end, with every result that there is.
     pub(super) fn end_for_want_of(&mut self, refused: &Refused) {
-        let wanted = |effect| match effect {
-            Effect::Seek { call, attempt } => Some((call, attempt)),
-            Effect::Ask { .. }
-            | Effect::Run { .. }
-            | Effect::End { .. }
-            | Effect::Await { .. }
-            | Effect::WakeAt(_)
-            | Effect::WakeAtActive(_) => None,
-        };
-        let wanted: Vec<_> = self.turn.due(self.now).into_iter().filter_map(wanted).collect();
+        let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(Effect::sought).collect();
         let another = self.is_of_another(refused);
         let is_meant = |run: &&Run| !another && !wanted.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };

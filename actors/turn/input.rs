@@ -123,6 +123,19 @@ impl Effect {
         }
     }
 
+    /// The call and the attempt that it wants something for.
+    pub(crate) const fn sought(&self) -> Option<(CallId, Attempt)> {
+        match *self {
+            Self::Seek { call, attempt } => Some((call, attempt)),
+            Self::Ask { .. }
+            | Self::Run { .. }
+            | Self::End { .. }
+            | Self::Await { .. }
+            | Self::WakeAt(_)
+            | Self::WakeAtActive(_) => None,
+        }
+    }
+
     /// Whether something is brought to its end.
     pub(crate) const fn is_end(&self) -> bool {
         matches!(self, Self::End { .. } | Self::Await { ends: true, .. })

@@ -138,9 +138,16 @@ impl Draft {
     }
 
     fn compress_once(&mut self) -> bool {
-        let Some(run) = self.run().filter(|run| run.is_at_boundary()) else { return false };
-        let need = self.turn.need(run);
-        let (to, now) = match need {
+        let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.is_over()) else { return false };
+        let Compacting { chunks, given_up, asking, .. } = &run.compacting;
+        // What was asked for is taken, also where its own usage has shown that it was not needed yet: the run has paid for it.
+        if let Some((place, summary)) = run.compacting.ready() {
+            let by = if *chunks > 1 { Rung::Chunked } else { Rung::Summarised };
+            let summary = Some(Arc::clone(summary));
+            self.compact(by, place, summary);
+            return true;
+        }
+        let (to, now) = match self.turn.need(run) {
             Need::Nothing => return false,
             Need::Hopeless => {
                 let parts = self.turn.irreducible(run);
@@ -150,13 +157,6 @@ impl Draft {
             Need::Soon(to) => (to, false),
             Need::Now(to) => (to, true),
         };
-        let Compacting { chunks, given_up, asking, .. } = &run.compacting;
-        if let Some((place, summary)) = run.compacting.ready() {
-            let by = if *chunks > 1 { Rung::Chunked } else { Rung::Summarised };
-            let summary = Some(Arc::clone(summary));
-            self.compact(by, place, summary);
-            return true;
-        }
         let target = self.turn.room(run).map_or(0, Room::target);
         let size = limits::request_bytes(run, &self.turn);
         if asking.since.is_none() && size.saturating_sub(self.turn.history.elidable(to)) <= target {

@@ -137,6 +137,24 @@ fn a_stop_together_with_a_start_leaves_nothing_open() {
 }
 
 #[test]
+fn a_model_call_that_is_stopped_where_it_starts_is_no_iteration() {
+    let ended = |inputs: &[Input]| {
+        let mut driver = Driver::new();
+        driver.submit(1, Limits::default());
+        driver.feed_all(inputs);
+        driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+        let Some(Body::RunEnded(ended)) = driver.records.last().map(|record| &record.body) else {
+            panic!("it has not ended")
+        };
+        ended.iterations
+    };
+    let lease = Input::Leased { call: model(1, 1), attempt: 1, model: "p/m".parse().unwrap() };
+    let stop = Input::Stop { run: None, reason: StopReason::Command };
+    assert_eq!(ended(std::slice::from_ref(&lease)), 1, "it was made");
+    assert_eq!(ended(&[lease, stop]), 0, "it never was");
+}
+
+#[test]
 fn after_a_crash_each_open_call_goes_on_by_its_effect_class() {
     let mut driver = asked();
     assert_eq!(driver.crash(), ["session.revived", "model.failed"]);

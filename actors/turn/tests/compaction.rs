@@ -317,6 +317,33 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
 }
 
+/// What a summary costs may show that the view was not too long yet: it is taken all the same, by the run that waited.
+#[test]
+fn a_summary_that_was_waited_for_is_taken_at_once() {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
+    Arc::make_mut(compression).chain = vec!["p/m".parse().unwrap()];
+    task.halts = true;
+    task.work(300);
+    let (call, mut driver) = (task.sought().unwrap(), task.driver);
+    driver.feed(&Input::Leased { call, attempt: 1, model: "p/m".parse().unwrap() });
+    let started = driver.turn.summary_request().unwrap().started;
+    driver.pass(1_500);
+    let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
+    let usage = Some(Usage { input_tokens: started.bytes / 8, ..Usage::default() });
+    let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
+    let records = driver.feed(&Input::Answered { started, answer, plans: Arc::new([]) });
+    assert_eq!(records, ["summary.answered", "context.compacted"]);
+    let Some(Body::ContextCompacted(compacted)) = driver.records.last().map(|record| &record.body) else {
+        panic!("no compression")
+    };
+    assert!(compacted.by == Rung::Summarised && compacted.waited_ms >= 1_500, "{compacted:?}");
+    let Phase::Running(run) = &driver.turn.phase else { panic!("nothing runs") };
+    let (room, before) = (driver.turn.room(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
+    assert!(room.trigger > before as usize * 4, "by the new estimate the view was not too long");
+}
+
 #[test]
 fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
     let mut task = Task::new(Summariser::Good, 0, false);

@@ -57,10 +57,11 @@ struct Run {
     state: State,
     exhausted: Option<NoAllowance>,
     usage: Usage,
-    /// Model calls, and attempts of tool calls but for those that were never begun.
+    /// Model calls but for those given up in the append that starts them, and attempts of tool calls but for those that
+    /// were never begun.
     made: (u32, u64),
-    /// Of these, what was ended in the append that starts it, and so is in nobody's account.
-    unmade: (u32, u64),
+    /// Of the attempts of tool calls, those that ended in the append that starts them, and so are in nobody's account.
+    unmade: u64,
     held: Held,
     legs: u32,
     /// Whether it has ended for want of budget, and no other run has begun since.
@@ -183,7 +184,7 @@ impl Watch {
             exhausted: None,
             usage,
             made: (0, 0),
-            unmade: (0, 0),
+            unmade: 0,
             held,
             legs: 1,
             reopenable: false,
@@ -204,7 +205,7 @@ impl Watch {
             let is_unmade = self.fresh.contains(&(ended.call, ended.attempt));
             let run = self.running(ended.call.run)?;
             run.held.give_back(&ONE_CALL);
-            run.unmade.1 += u64::from(is_unmade);
+            run.unmade += u64::from(is_unmade);
         }
         self.family.call_ended(ended)
     }
@@ -370,7 +371,7 @@ impl Watch {
         let asked = self.take(failed.call, failed.attempt)?;
         if self.fresh.contains(&(failed.call, failed.attempt)) {
             let iterations = asked.reserved.iterations.and_then(|one| u32::try_from(one).ok());
-            self.running(failed.call.run)?.unmade.0 += iterations.unwrap_or(0);
+            self.running(failed.call.run)?.made.0 -= iterations.unwrap_or(0);
         }
         self.failed = Some((failed.call, failed.attempt, asked.request));
         if billing(&failed.failure.class) == Billing::Everything {
@@ -437,7 +438,7 @@ impl Watch {
                 self.check_row(run, turn)?;
             }
             if run.state == State::Running {
-                let booked = ((run.made.0 - run.unmade.0).into(), run.made.1 - run.unmade.1);
+                let booked = (run.made.0.into(), run.made.1 - run.unmade);
                 self.money.check_counts(run.id, booked)?;
             }
         }
