@@ -132,7 +132,7 @@ impl Turn {
             ladder: Ladder::default(),
             subagents: Vec::new(),
             failed_tasks: Vec::new(),
-            graces: 0,
+            not_iterations: 0,
             exhausted: None,
             stopping: None,
             compacting: Compacting::first(1, (0, 0)),
@@ -207,7 +207,6 @@ impl Turn {
     fn failed(&mut self, failed: &ModelFailed, now: Now) {
         let class = &failed.failure.class;
         self.learn(class, failed.call);
-        let is_stopping = matches!(&self.phase, Phase::Running(run) if run.stopping.is_some());
         let Some(asking) = self.asked(failed.call) else { return };
         let spent = match (&asking.state, billing(class)) {
             (Asked::Started(started), Billing::Everything) => started.reserved,
@@ -230,16 +229,15 @@ impl Turn {
             _ => None,
         };
         asking.attempt = failed.attempt + 1;
-        // Started and given up in one append: it is none of the run's iterations, as its account says too.
-        if is_stopping && matches!(class, FailureClass::NotMade) && failed.attempt == 1 {
-            asking.since = None;
-        }
         asking.is_too_long |= matches!(class, FailureClass::ContextTooLong { .. });
         let uncounted = class.reset_is_known().then_some(now.active_ms);
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
         if let Phase::Running(run) = &mut self.phase {
             run.caps.extend(cap);
             run.spent.add(&spent);
+            // Started and given up in one append: that is no iteration, as the account says too.
+            let is_uncounted = run.stopping.is_some() && matches!(class, FailureClass::NotMade);
+            run.not_iterations += u32::from(is_uncounted && failed.attempt == 1 && !run.is_in_grace());
         }
     }
 

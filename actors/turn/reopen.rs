@@ -77,7 +77,7 @@ impl Turn {
         run.spec = with(&run.spec, &reopened.by);
         run.leg = reopened.leg;
         let is_used = !matches!(&run.step, Step::Asking(Asking { since: None, .. }));
-        run.graces += u32::from(is_used && run.is_in_grace());
+        run.not_iterations += u32::from(is_used && run.is_in_grace());
         run.iteration += u32::from(is_used);
         run.ladder = Ladder::default();
         run.stopping = None;

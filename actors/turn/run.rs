@@ -64,8 +64,9 @@ pub(super) struct Run {
     pub(super) subagents: Vec<Subagent>,
     /// The tasks given away that have failed.
     pub(super) failed_tasks: Vec<FailedTask>,
-    /// How many iteration numbers grace calls of earlier legs have taken.
-    pub(super) graces: u32,
+    /// How many iteration numbers were taken by what is no iteration: grace calls of earlier legs, and a call that was given up
+    /// where it started.
+    pub(super) not_iterations: u32,
     /// What it had no allowance for: only the grace call is made any more.
     pub(super) exhausted: Option<NoAllowance>,
     /// How it is to end, once it is being stopped.
@@ -171,7 +172,7 @@ impl Run {
             Step::Asking(Asking { since: None, .. }) => self.iteration - 1,
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => self.iteration,
         };
-        begun - self.graces
+        begun - self.not_iterations
     }
 
     /// The started model call.
