@@ -1,11 +1,15 @@
-use std::fmt;
+use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use super::ids::from_text;
+
+/// The hexadecimal digits of a hash.
+const DIGITS: usize = 32;
+
 /// The first 16 bytes of a SHA-256, as 32 hexadecimal digits in text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hash([u8; 16]);
 
 impl Hash {
@@ -24,7 +28,12 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -34,33 +43,36 @@ impl fmt::Debug for Hash {
     }
 }
 
-impl From<Hash> for String {
-    fn from(hash: Hash) -> Self {
-        hash.to_string()
-    }
-}
+impl FromStr for Hash {
+    type Err = String;
 
-impl TryFrom<String> for Hash {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let digits = text.as_bytes();
-        let mut bytes = [0; 16];
-        let pairs = digits.chunks_exact(2).zip(&mut bytes);
-        if digits.len() != 32 || !text.is_ascii() {
-            return Err(format!("`{text}` is not a hash: expected 32 hexadecimal digits"));
-        }
-        for (pair, byte) in pairs {
-            let pair = std::str::from_utf8(pair).map_err(|error| error.to_string())?;
-            *byte =
-                u8::from_str_radix(pair, 16).map_err(|error| format!("`{text}` is not a hash: {error}"))?;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a hash: expected {DIGITS} hexadecimal digits");
+        let digits: &[u8; DIGITS] = text.as_bytes().try_into().map_err(|_| wrong())?;
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut bytes = [0; DIGITS / 2];
+        for (pair, byte) in digits.chunks_exact(2).zip(&mut bytes) {
+            let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(wrong)?;
+            *byte = high << 4 | low;
         }
         Ok(Self(bytes))
     }
 }
 
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from_text(from)
+    }
+}
+
 /// Hashes a sequence of parts; each part is preceded by its length, so that no two sequences collide by joining.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {

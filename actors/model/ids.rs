@@ -1,4 +1,4 @@
-use std::{fmt, str::FromStr};
+use std::{fmt, marker::PhantomData, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use ulid::Ulid;
@@ -15,9 +15,8 @@ pub struct IdError {
 macro_rules! ulid_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(#[serde(with = "ulid_text")] u128);
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(u128);
 
         impl $name {
             /// Wraps the 128 bits of a ULID.
@@ -70,19 +69,6 @@ ulid_id!(
 impl From<RunId> for AccountId {
     fn from(run: RunId) -> Self {
         Self(run.0)
-    }
-}
-
-mod ulid_text {
-    use super::{Deserialize, Deserializer, Serializer, Ulid, de};
-
-    pub(super) fn serialize<S: Serializer>(bits: &u128, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&Ulid(*bits))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        Ulid::from_string(&text).map(|id| id.0).map_err(|_| de::Error::custom("not a ULID"))
     }
 }
 
@@ -192,6 +178,30 @@ impl FromStr for Incarnation {
     }
 }
 
+/// Reads a text without keeping a copy of it: a journal has many ids.
+struct Text<T>(PhantomData<T>);
+
+impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// Reads what stands as a text.
+pub(super) fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    from.deserialize_str(Text(PhantomData))
+}
+
 macro_rules! serde_as_text {
     ($($name:ident),*) => {$(
         impl Serialize for $name {
@@ -202,14 +212,13 @@ macro_rules! serde_as_text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-                text.parse().map_err(de::Error::custom)
+                from_text(from)
             }
         }
     )*};
 }
 
-serde_as_text!(CallId, Incarnation);
+serde_as_text!(SessionId, RunId, AccountId, CallId, Incarnation);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     AccountId, Amounts, Compression, Delegation, Doubt, Ended, Hash, ModelRow, ModelTraits, Parent,
     RetryPolicy, RunId, Seq, SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    ids::from_text,
 };
 
 /// One link of a chain: `provider/model`.
@@ -43,7 +44,7 @@ impl Serialize for ModelRef {
 
 impl<'de> Deserialize<'de> for ModelRef {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        from_text(from)
     }
 }
 

@@ -20,7 +20,8 @@ pub(crate) struct History {
     /// What the user said first of all, when that is gone.
     pub(super) first: Option<Arc<str>>,
     pub(super) bytes: usize,
-    pub(super) hash: Hash,
+    /// Of all that was counted: a hash at each message would cost more than the message.
+    pub(super) hasher: Hasher,
     /// How often what was rendered has changed.
     pub(super) generation: u32,
 }
@@ -82,7 +83,7 @@ impl Default for History {
             gone: Place::default(),
             first: None,
             bytes: 0,
-            hash: beginning(),
+            hasher: beginning(),
             generation: 0,
         }
     }
@@ -184,8 +185,8 @@ impl History {
     }
 
     /// The hash of everything in it.
-    pub(crate) const fn hash(&self) -> Hash {
-        self.hash
+    pub(crate) fn hash(&self) -> Hash {
+        self.hasher.clone().finish()
     }
 
     /// Renders what lies behind `from`, and says where it ends.
@@ -209,13 +210,11 @@ impl History {
     }
 
     pub(super) fn count(&mut self, parts: &[&[u8]]) {
-        let mut hasher = Hasher::default();
-        hasher.part(self.hash.as_bytes());
+        self.hasher.part(&(parts.len() as u64).to_le_bytes());
         for part in parts {
-            hasher.part(part);
+            self.hasher.part(part);
             self.bytes += part.len();
         }
-        self.hash = hasher.finish();
     }
 
     pub(super) fn count_user(&mut self, round: &Round) {
@@ -259,8 +258,10 @@ pub(super) fn behind<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, De
     list.focus().narrow(seen.min(list.len())..)
 }
 
-pub(super) fn beginning() -> Hash {
-    Hash::of(b"hermod view 1")
+pub(super) fn beginning() -> Hasher {
+    let mut hasher = Hasher::default();
+    hasher.part(b"hermod view 2");
+    hasher
 }
 
 impl Round {

@@ -7,7 +7,9 @@ use hermod_actors::{
     },
     port::{InboxItem, InboxRow, Read, ReadError, Rows, StoredRecord},
 };
-use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition};
+use redb::{
+    AccessGuard, Range, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition,
+};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -21,8 +23,22 @@ use super::{
     },
 };
 
-/// So many bytes of rows are read and decoded within 0.2 ms.
+/// So many bytes of rows are read and decoded within 0.2 ms; so many records have more.
 const SHORT: usize = 64 * 1024;
+const MANY: Seq = 512;
+
+/// Up to so many places away a row is reached by walking: it stands on the same page as a rule, and to look for it costs as
+/// much as ten steps.
+const NEAR: u64 = 8;
+
+/// Rows of the log that are asked for from the last one on.
+struct Backwards {
+    log: ReadOnlyTable<u64, &'static [u8]>,
+    /// The place that was asked for last.
+    at: u64,
+    /// What is before it, while it is walked.
+    range: Option<Range<'static, u64, &'static [u8]>>,
+}
 
 /// A row of the log and its place.
 type PlacedRow = (u64, AccessGuard<'static, &'static [u8]>);
@@ -116,13 +132,16 @@ impl Reader {
         let Some(tail) = self.open(TAILS)?.get(bits)?.map(|tail| Tail::of(tail.value())) else {
             return Ok(rows);
         };
+        if self.left.is_some() && end.min(tail.last).saturating_sub(from) > MANY {
+            return Err(Halt::Long);
+        }
         let mark = self.open(MARKS)?.range((bits, end.saturating_sub(1))..=(bits, Seq::MAX))?.next();
         let mark = mark.transpose()?.map(|(_, place)| place.value());
-        let log = self.open(LOG)?;
+        let mut log = Backwards { log: self.open(LOG)?, at: u64::MAX, range: None };
         let (mut place, mut seq) = (mark.unwrap_or(tail.place), tail.last);
         while place != 0 && from <= seq {
             let missing = || damaged(session, seq, format!("row {place} of the log is missing"));
-            let row = log.get(place)?.ok_or_else(missing)?;
+            let row = log.row(place)?.ok_or_else(missing)?;
             self.spend(row.value())?;
             let Row { first, before, .. } =
                 Row::parse(session, place, row.value()).map_err(|why| damaged(session, seq, why))?;
@@ -252,6 +271,29 @@ impl Reader {
             Some(_) | None => return Err(Halt::Long),
         }
         Ok(())
+    }
+}
+
+impl Backwards {
+    /// The row at a place before those that were asked for.
+    fn row(&mut self, place: u64) -> Result<Option<AccessGuard<'static, &'static [u8]>>, StorageError> {
+        let is_far = self.at.saturating_sub(place) > NEAR;
+        self.at = place;
+        if is_far {
+            self.range = None;
+            return self.log.get(place);
+        }
+        let range = match &mut self.range {
+            Some(range) => range,
+            None => self.range.insert(self.log.range(..=place)?),
+        };
+        while let Some(row) = range.next_back() {
+            let (found, row) = row?;
+            if found.value() <= place {
+                return Ok((found.value() == place).then_some(row));
+            }
+        }
+        Ok(None)
     }
 }
 
