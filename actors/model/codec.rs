@@ -1,3 +1,5 @@
+use std::fmt;
+
 use super::{Body, Kind, Record, Timestamp};
 
 /// Version of the header; a newer one is refused.
@@ -46,11 +48,13 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     }
     let code = u16::from_le_bytes([header[2], header[3]]);
     let kind = Kind::of_code(code).ok_or(DecodeError::UnknownKind(code))?;
+    let malformed = |error: &dyn fmt::Display| DecodeError::Malformed(format!("{}: {error}", kind.name()));
+    // Looked at as a whole: so no text in it need be.
+    let body = str::from_utf8(body).map_err(|error| malformed(&error))?;
     Ok(Record {
         at: Timestamp(i64::from_le_bytes(eight(&header[4..12]))),
         active_ms: u64::from_le_bytes(eight(&header[12..20])),
-        body: Body::read_json(kind, body)
-            .map_err(|error| DecodeError::Malformed(format!("{}: {error}", kind.name())))?,
+        body: Body::read_json(kind, body).map_err(|error| malformed(&error))?,
     })
 }
 

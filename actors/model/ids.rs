@@ -128,10 +128,10 @@ impl FromStr for CallId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let parse = || {
-            let mut parts = text.splitn(3, '.');
-            let run = parts.next()?.parse().ok()?;
-            let iteration = parts.next()?.parse().ok()?;
-            let n = match parts.next()? {
+            let (run, rest) = text.split_at_checked(ulid::ULID_LEN)?;
+            let (iteration, n) = rest.strip_prefix('.')?.split_once('.')?;
+            let (run, iteration) = (run.parse().ok()?, iteration.parse().ok()?);
+            let n = match n {
                 SUMMARY => Self::SUMMARY,
                 // Else one call would have two names.
                 n => n.parse().ok().filter(|n| *n != Self::SUMMARY)?,

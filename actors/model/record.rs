@@ -66,8 +66,8 @@ macro_rules! bodies {
                 match self { $(Self::$name(data) => serde_json::to_value(data),)* }
             }
 
-            pub(super) fn read_json(kind: Kind, from: &[u8]) -> serde_json::Result<Self> {
-                match kind { $(Kind::$name => serde_json::from_slice(from).map(Self::$name),)* }
+            pub(super) fn read_json(kind: Kind, from: &str) -> serde_json::Result<Self> {
+                match kind { $(Kind::$name => serde_json::from_str(from).map(Self::$name),)* }
             }
         }
     };

@@ -28,20 +28,17 @@ enum Piece {
 }
 
 impl Segments {
-    /// Adds bytes and joins them with those before that are not much longer: the lengths of what is not full go down by
-    /// half each, so there are few pieces, and a byte is seldom copied again.
+    /// Adds bytes. They join those before them: in place where nobody else has these; else where these are not much longer, so
+    /// that the lengths of what is not full go down by half each: there are few pieces, and a byte is seldom copied again.
     pub fn push(&mut self, bytes: impl Into<Bytes>) {
         let mut bytes: Bytes = bytes.into();
         self.len += bytes.len();
-        while let Some(Piece::Bytes(last)) = self.pieces.last()
-            && last.len() < 2 * bytes.len()
+        while let Some(Piece::Bytes(last)) = self.pieces.last_mut()
             && last.len() + bytes.len() <= PIECE
+            && (last.is_unique() || last.len() < 2 * bytes.len())
         {
-            let mut joined = BytesMut::with_capacity(last.len() + bytes.len());
-            joined.extend_from_slice(last);
-            joined.extend_from_slice(&bytes);
+            bytes = joined(std::mem::take(last), &bytes);
             self.pieces.pop();
-            bytes = joined.freeze();
         }
         if !bytes.is_empty() {
             self.pieces.push(Piece::Bytes(bytes));
@@ -128,6 +125,24 @@ impl Segments {
         whole.retain(|bytes| !bytes.is_empty());
         whole
     }
+}
+
+/// Both in one. What grows is to be full at last, so it gets room for that early.
+fn joined(before: Bytes, behind: &[u8]) -> Bytes {
+    let len = before.len() + behind.len();
+    let room = if len > PIECE / 8 { PIECE } else { 2 * len };
+    let copied = |before: Bytes| {
+        let mut copied = BytesMut::with_capacity(room);
+        copied.extend_from_slice(&before);
+        copied
+    };
+    let mut whole = match before.try_into_mut() {
+        Ok(before) if before.capacity() >= len => before,
+        Ok(before) => copied(before.freeze()),
+        Err(before) => copied(before),
+    };
+    whole.extend_from_slice(behind);
+    whole.freeze()
 }
 
 #[cfg(test)]

@@ -113,8 +113,10 @@ impl Reader {
         // The first record has number 1.
         let from = from.max(1);
         let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
-        let mut records = Vec::new();
-        for (place, bytes) in self.rows_between(session, from, end)?.iter().rev() {
+        let rows = self.rows_between(session, from, end)?;
+        // An append has two records or three, as a rule.
+        let mut records = Vec::with_capacity(rows.len().saturating_mul(3).min(max));
+        for (place, bytes) in rows.iter().rev() {
             let row = Row::parse(session, *place, bytes.value());
             let row = row.map_err(|why| damaged(session, from, why))?;
             for (seq, stored) in row.records().filter(|(seq, _)| (from..end).contains(seq)) {
