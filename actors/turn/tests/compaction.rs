@@ -341,7 +341,7 @@ fn a_summary_that_was_waited_for_is_taken_at_once() {
     assert!(compacted.by == Rung::Summarised && compacted.waited_ms >= 1_500, "{compacted:?}");
     let Phase::Running(run) = &driver.turn.phase else { panic!("nothing runs") };
     let (room, before) = (driver.turn.room(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
-    assert!(room.trigger > before as usize * 4, "by the new estimate the view was not too long");
+    assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
 }
 
 #[test]

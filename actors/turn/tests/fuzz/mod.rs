@@ -80,7 +80,10 @@ fn work(next: &AtomicU64, end: u64) -> (Tally, Broken) {
                 Ok(more) => tally.add(more),
                 Err(why) => {
                     let kind = why.chars().take_while(|letter| letter.is_alphabetic() || *letter == ' ');
-                    broken.entry(kind.collect()).or_insert((sequence, why));
+                    broken.entry(kind.collect()).or_insert_with(|| {
+                        println!("sequence {seed}: {why}");
+                        (sequence, why)
+                    });
                 }
             }
         }
