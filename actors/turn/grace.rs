@@ -155,9 +155,9 @@ impl Run {
         self.exhausted.is_some() && !matches!(self.step, Step::Acting(_))
     }
 
-    /// Whether a model has answered.
+    /// Whether a model has answered, or was asked in an earlier leg.
     pub(super) const fn has_answered(&self) -> bool {
-        self.iteration > 1 || !matches!(self.step, Step::Asking(_))
+        self.iteration - self.not_iterations > 1 || !matches!(self.step, Step::Asking(_))
     }
 
     /// Why no tool call starts any more.

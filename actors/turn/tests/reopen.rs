@@ -57,6 +57,18 @@ fn acts(driver: &mut Driver) {
     driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
 }
 
+#[test]
+fn a_run_that_nobody_was_asked_for_has_no_last_word() {
+    let mut driver = Driver::new();
+    driver.submit(1, limits());
+    driver.pass(WALL);
+    let lease = Input::Leased { call: model(1, 1), attempt: 1, model: "p/m".parse().unwrap() };
+    let given_up = ["model.started", "run.stopping", "model.failed", "run.ended"];
+    assert_eq!(driver.feed_all(&[lease, Input::Woke]), given_up);
+    assert_eq!(driver.feed(&raise(1, wall(WALL))), ["run.reopened"]);
+    assert_eq!(driver.feed(&refusal()), ["run.ended"]);
+}
+
 fn last(driver: &Driver) -> String {
     content(driver.turn.render(Cursor::default()).0.last().unwrap())
 }
