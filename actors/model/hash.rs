@@ -90,3 +90,26 @@ impl Hasher {
         Hash(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_survives_text_and_json() {
+        let hash = Hash::of(b"hermod");
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        assert_eq!(hash.to_string().len(), DIGITS);
+        assert_eq!(serde_json::from_str::<Hash>(&serde_json::to_string(&hash).unwrap()).unwrap(), hash);
+        let digits = "0123456789abcdef".repeat(2);
+        assert_eq!(digits.parse::<Hash>().map(|hash| hash.to_string()), Ok(digits));
+    }
+
+    #[test]
+    fn what_is_no_hash_says_what_was_expected() {
+        for text in ["", "0af", &"g".repeat(DIGITS), &"é".repeat(DIGITS / 2), &"0".repeat(DIGITS + 1)] {
+            let expected = format!("`{text}` is not a hash: expected 32 hexadecimal digits");
+            assert_eq!(text.parse::<Hash>(), Err(expected));
+        }
+    }
+}

@@ -180,6 +180,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_request_in_flight_has_stays_as_it_is() {
+        let (mut segments, mut all) = (Segments::default(), String::new());
+        let mut flying: Option<(Segments, String)> = None;
+        for n in 0..2_000_u32 {
+            let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
+            all.push_str(&message);
+            segments.push(message);
+            if let Some((request, said)) = &flying {
+                assert_eq!(whole(request, &[]), *said);
+            }
+            if n.is_multiple_of(3) {
+                flying = (!n.is_multiple_of(9)).then(|| (segments.clone(), all.clone()));
+            }
+        }
+        assert_eq!(whole(&segments, &[]), all);
+        let most = all.len() / PIECE * 2 + 20;
+        assert!(segments.pieces.len() <= most, "{} pieces", segments.pieces.len());
+    }
+
+    #[test]
     fn inserts_and_pictures_stand_at_their_places() {
         let mut segments = Segments::default();
         segments.push("ab");

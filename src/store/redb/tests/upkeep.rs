@@ -17,6 +17,7 @@ use crate::store::redb::{
     Damage, OpenError, RedbJournal,
     check::{Beside, check_over},
     compact::compact_above,
+    log::Row,
     look::look,
     past::{self, End},
     tables::{INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
@@ -298,13 +299,19 @@ fn an_index_row_of_a_run_that_is_not_there_is_told_whatever_else_is_damaged() {
     told(&checked, "inbox", "row 1: ");
 }
 
-#[test]
-fn a_killed_session_whose_end_is_damaged_is_not_read() {
+/// The session that has most records, without its `nth` row from the end: it is not read, and all others are.
+#[track_caller]
+fn check_without_row(nth: usize) {
     let (mut disk, model) = filled(30);
-    let (session, _) = model.records().next().unwrap();
+    let (session, _) = model.records().max_by_key(|(_, records)| records.len()).unwrap();
     by_hand(&mut disk, |txn| {
-        let (place, ..) = txn.open_table(TAILS).unwrap().get(session.bits()).unwrap().unwrap().value();
-        txn.open_table(LOG).unwrap().remove(place).unwrap();
+        let (mut place, ..) = txn.open_table(TAILS).unwrap().get(session.bits()).unwrap().unwrap().value();
+        let mut log = txn.open_table(LOG).unwrap();
+        for _ in 0..nth {
+            let row = log.get(place).unwrap().unwrap();
+            place = Row::parse(*session, place, row.value()).unwrap().before;
+        }
+        assert!(log.remove(place).unwrap().is_some());
     });
     let (_, journal) = disk.reopen(1).unwrap();
     let what = |session| Read::Records { session, from: 1, max: usize::MAX };
@@ -314,4 +321,11 @@ fn a_killed_session_whose_end_is_damaged_is_not_read() {
         let read = block_on(journal.read(what(*other))).unwrap();
         assert!(matches!(read, Rows::Records(read) if read.len() == records.len()));
     }
+}
+
+#[test]
+fn a_session_that_lacks_a_row_is_not_read() {
+    check_without_row(0);
+    check_without_row(1);
+    check_without_row(2);
 }
