@@ -209,7 +209,7 @@ impl Turn {
         if !is_refused && (size <= room.pressure() || !has_grown) {
             return Need::Nothing;
         }
-        let (request, last) = self.history.least();
+        let (request, last) = self.history.least(run.unshown);
         if limits::head_bytes(run, self) + request + last > room.hard {
             return if is_refused || size > room.hard { Need::Hopeless } else { Need::Nothing };
         }
@@ -226,21 +226,23 @@ impl Turn {
     /// Up to where the view may go.
     fn aim(&self, run: &Run, room: Room) -> Option<Place> {
         let messages = run.spec.compression.as_deref().map_or(0, |compression| compression.protect_last);
-        let fixed = limits::head_bytes(run, self) + self.history.least().0 + summary_bytes(room) + FIRST / 2;
+        let fixed =
+            limits::head_bytes(run, self) + self.history.least(None).0 + summary_bytes(room) + FIRST / 2;
         let bytes = room.target().saturating_sub(fixed).min(room.window / 5).max(room.target() / 8);
         let is_worth_it = |to: &Place| {
             let first = self.history.first_request(*to).map_or(0, |first| first.len().min(FIRST));
             self.history.bytes_before(*to) > AROUND + first + 2 * summary_bytes(room)
         };
         let keeps = [Keep { messages, bytes }, Keep::LEAST];
-        keeps.into_iter().filter_map(|keep| self.history.cut(keep)).find(is_worth_it)
+        let cuts = keeps.into_iter().filter_map(|keep| self.history.cut(keep));
+        cuts.map(|to| run.unshown.map_or(to, |unshown| to.min(unshown))).find(is_worth_it)
     }
 
     /// What a request that cannot be made shorter consists of.
     pub(super) fn irreducible(&self, run: &Run) -> Irreducible {
         let density = self.next_density(run);
         let tokens = |bytes: usize| density.tokens(bytes as u64);
-        let (request, last) = self.history.least();
+        let (request, last) = self.history.least(run.unshown);
         Irreducible {
             limit: self.room(run).map_or(0, |room| tokens(room.hard)),
             system: tokens(self.system_bytes(run)),

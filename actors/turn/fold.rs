@@ -87,6 +87,7 @@ impl Turn {
         let pressure = self.current_pressure();
         if let Phase::Running(run) = &mut self.phase {
             run.end_pause(now);
+            run.unshown = None;
             let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
             self.prefix = Some(Prefix { model, spec });
         }
@@ -135,6 +136,7 @@ impl Turn {
             not_iterations: 0,
             exhausted: None,
             stopping: None,
+            unshown: None,
             compacting: Compacting::first(1, (0, 0)),
             asked_since: None,
             step: Step::Asking(Asking::first(0)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
-        Dimension, EffectClass, Ended, ModelRef, ModelStarted, NoAllowance, Now, Outcome, Parent,
+        Dimension, EffectClass, Ended, ModelRef, ModelStarted, NoAllowance, Now, Outcome, Parent, Place,
         RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
     },
     turn::{
@@ -71,6 +71,8 @@ pub(super) struct Run {
     pub(super) exhausted: Option<NoAllowance>,
     /// How it is to end, once it is being stopped.
     pub(super) stopping: Option<Ended>,
+    /// From here on no request has shown what an earlier leg was told, so it does not go.
+    pub(super) unshown: Option<Place>,
     /// What is done about a view that becomes too long.
     pub(super) compacting: Compacting,
     /// Since when the model call of the present iteration is wanted, on the session's active clock.

@@ -126,10 +126,22 @@ impl History {
         }
     }
 
-    /// The bytes of the present request with what stands before it, and of the last step.
-    pub(in crate::turn) fn least(&self) -> (usize, usize) {
+    /// The bytes of the present request with what stands before it, and of the last step with all of earlier rounds from
+    /// `unshown` on.
+    pub(in crate::turn) fn least(&self, unshown: Option<Place>) -> (usize, usize) {
         let Some(round) = self.rounds.last() else { return (0, 0) };
-        (round.request(), round.steps.last().map_or(0, |step| step.size().1))
+        let earlier = unshown.map_or(0, |from| {
+            let rounds = self.rounds.iter().take(self.rounds.len() - 1);
+            rounds.map(|round| round.size().1).sum::<usize>().saturating_sub(self.bytes_before(from))
+        });
+        (round.request(), earlier + round.steps.last().map_or(0, |step| step.size().1))
+    }
+
+    /// Where the last step begins, or the last round if it has none.
+    pub(in crate::turn) fn last_part(&self) -> Option<Place> {
+        let last = self.rounds.len().checked_sub(1)?;
+        let step = self.rounds[last].steps.len().saturating_sub(1);
+        Some(self.absolute(Place { round: number(last), step: number(step) }))
     }
 
     /// The steps that lie from a place on, with what the user said at the beginning of a round.

@@ -4,13 +4,15 @@ use super::*;
 use crate::{
     model::{
         Answer, Body, CallEnd, Cause, Compression, Dimension, Ended, ModelTraits, NoAllowance, Outcome,
-        Price, Rung, Unusable,
+        Price, Raised, RunSpec, Rung, Unusable,
     },
     port::tokens_of,
     turn::{Effect, limits, run::Phase, tests::fuzz::Grammar},
 };
 
 const WINDOW: u64 = 32_768;
+/// Active milliseconds of a run that has such a limit.
+const WALL: u64 = 1_000_000;
 const GOAL: &str = "Find the keel of the ship; the harbour is Ostend and the key is 4711.";
 
 /// What the summariser does when it is asked for the n-th time, from 1.
@@ -342,6 +344,33 @@ fn a_summary_that_was_waited_for_is_taken_at_once() {
     let Phase::Running(run) = &driver.turn.phase else { panic!("nothing runs") };
     let (room, before) = (driver.turn.room(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
     assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
+}
+
+/// A run ends with results that no request has shown, and goes on with a view that is too long: they are shown first.
+#[test]
+fn what_a_run_that_goes_on_was_not_shown_yet_stays_in_its_view() {
+    let trigger = |spec: &mut Arc<RunSpec>, percent| {
+        let compression = Arc::make_mut(spec).compression.as_mut().unwrap();
+        Arc::make_mut(compression).trigger = percent;
+    };
+    let mut task = Task::new(Summariser::Nobody, 0, false);
+    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    trigger(&mut run.spec, 100);
+    Arc::make_mut(&mut run.spec).limits.wall_ms = Some(WALL);
+    for iteration in 1..=21 {
+        task.ask();
+        task.result = if iteration == 21 { 30_000 } else { 1_800 };
+        task.answer(iteration, 1);
+    }
+    let mut driver = task.driver;
+    driver.pass(WALL);
+    assert_eq!(driver.feed(&Input::Woke), ["run.ended"]);
+    trigger(&mut driver.turn.reopenable.as_mut().unwrap().spec, 50);
+    let by = Raised { wall_ms: Some(WALL), ..Raised::default() };
+    assert_eq!(driver.feed(&Input::Raise { run: super::run(1), by }), ["run.reopened", "context.compacted"]);
+    let (view, _) = driver.turn.render(Cursor::default());
+    let has = |text: &str| view.iter().any(|message| content(message).starts_with(text));
+    assert_eq!((has("20: xxx"), has("21: xxx")), (false, true));
 }
 
 #[test]

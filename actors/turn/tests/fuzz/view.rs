@@ -126,13 +126,10 @@ impl Shown {
         Ok(tail.into_iter().next_back())
     }
 
-    /// The view has become shorter at its beginning; what was not shown yet is there as it was. Of a run that goes on after
-    /// its end, what that end hid may be gone.
-    pub(super) fn compacted(&mut self, turn: &Turn, goes_on: impl Fn(RunId) -> bool) {
+    /// The view has become shorter at its beginning; what was not shown yet is there as it was.
+    pub(super) fn compacted(&mut self, turn: &Turn) {
         let (view, _) = turn.render(Cursor::default());
         let texts: Vec<String> = view.iter().map(super::super::content).collect();
-        let is_there = |number| texts.iter().any(|shown| shown.contains(&format!("{RESULT}{number}]")));
-        self.told.retain(|told| told.read.is_some() || !goes_on(told.run) || is_there(told.number));
         self.reread = view.len().saturating_sub(self.tail.get());
         // What was said to a run that ended before it was asked may be gone with that.
         let current = turn.current().map(|(run, _)| run);

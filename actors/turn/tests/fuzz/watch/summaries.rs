@@ -106,8 +106,7 @@ impl Watch {
         hold!(compacted.after < compacted.before, "{compacted:?} makes nothing shorter");
         hold!(self.summaries.is_idle(), "{compacted:?} while {:?}", self.summaries);
         self.summaries.changed = true;
-        let goes_on = |id| self.runs.iter().any(|run| run.id == id && run.legs > 1);
-        self.shown.compacted(turn, goes_on);
+        self.shown.compacted(turn);
         Ok(())
     }
 
