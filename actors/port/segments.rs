@@ -127,10 +127,10 @@ impl Segments {
     }
 }
 
-/// Both in one. What grows is to be full at last, so it gets room for that early.
+/// Both in one; its room doubles up to that of a whole piece.
 fn joined(before: Bytes, behind: &[u8]) -> Bytes {
     let len = before.len() + behind.len();
-    let room = if len > PIECE / 8 { PIECE } else { 2 * len };
+    let room = (2 * len).min(PIECE);
     let copied = |before: Bytes| {
         let mut copied = BytesMut::with_capacity(room);
         copied.extend_from_slice(&before);
