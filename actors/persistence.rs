@@ -397,7 +397,7 @@ pub(crate) async fn replay(
             reading.resize_with(AHEAD, &mut read);
         }
         for stored in page {
-            each(stored.seq, Durable::vouch(Arc::new(stored.record)));
+            each(stored.seq, Durable::vouch(stored.record));
         }
     }
     Ok(())
@@ -415,7 +415,7 @@ pub(crate) async fn records_of(journal: &dyn Journal, row: &RunRow) -> Result<Ve
         let Some(last) = page.last() else { break };
         from = last.seq + 1;
         let own = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));
-        records.extend(own.map(|stored| Arc::new(stored.record)));
+        records.extend(own.map(|stored| stored.record));
     }
     Ok(records)
 }

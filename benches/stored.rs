@@ -356,12 +356,12 @@ async fn fold(records: usize, rounds: usize) {
             records.extend(page.into_iter().map(|stored| stored.record));
         }
         read.push(ms(begin.spent()));
-        let bytes: Vec<_> = records.iter().map(encode).collect();
+        let bytes: Vec<_> = records.iter().map(|record| encode(record)).collect();
         let begin = Cost::now();
         assert!(bytes.iter().all(|bytes| decode(bytes).is_ok()));
         decoded.push(ms(begin.spent()));
         let begin = Cost::now();
-        assert!(questions(session, records.iter()).is_empty());
+        assert!(questions(session, records.iter().map(|record| &**record)).is_empty());
         folded.push(ms(begin.spent()));
         drop(records);
         let runtime = start(Arc::clone(&journal), Arc::<Saying>::default(), LONG).await;

@@ -175,7 +175,7 @@ async fn a_long_journal_is_read_page_by_page() {
         assert_eq!(seqs, expect, "{max} from {from}");
         let whose = |stored: &StoredRecord| {
             matches!(&stored.record.body, Body::CallEnded(ended)
-                if ended.end.content == format!("{SESSION} {}", stored.seq))
+                if *ended.end.content == *format!("{SESSION} {}", stored.seq))
         };
         assert!(records.iter().all(whose));
     }

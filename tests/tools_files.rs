@@ -344,7 +344,7 @@ async fn an_edit_that_is_repeated_after_a_crash_finds_its_own_result() {
     assert_eq!(content(), "xy");
     let again = attempt(&world, &shelf, 2, &edit).await;
     assert_eq!((again.status, content().as_str()), (CallStatus::Ok, "xy"));
-    assert_eq!(again.content, "replaced 1 text in a, which has 2 bytes now");
+    assert_eq!(*again.content, *"replaced 1 text in a, which has 2 bytes now");
     // The crash came before the change: then it is made.
     world.write("a", "x");
     assert_eq!(attempt(&world, &shelf, 3, &edit).await.status, CallStatus::Ok);

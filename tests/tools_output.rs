@@ -127,7 +127,7 @@ async fn both_streams_are_kept_as_they_came() {
         // And paged, as the model would.
         let handle = &told["artifact"]["handle"];
         let page = world.call("read_artifact", json!({"handle": handle, "offset": 4, "limit": 6})).await;
-        assert_eq!(page.content, "two\ny\n\n[bytes 4-10 of 60008; call again with offset 10]");
+        assert_eq!(*page.content, *"two\ny\n\n[bytes 4-10 of 60008; call again with offset 10]");
     }
 }
 

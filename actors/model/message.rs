@@ -69,6 +69,10 @@ pub struct Image {
     pub artifact: Artifact,
 }
 
+pub(super) fn no_images(images: &Arc<[Image]>) -> bool {
+    images.is_empty()
+}
+
 /// The formats of pictures that models read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,7 +6,7 @@ use super::{
     Amounts, ApprovalAnswered, ApprovalRequested, AssistantMessage, Attempt, BootId, CallAdmitted, CallEnded,
     CallId, CallLost, CallStarted, ChildEnded, Content, ContextCompacted, Ended, Failure, Finish, Flaw, Hash,
     Image, Incarnation, ModelRef, NoAllowance, NotAnswered, Parent, Past, Price, Raised, RunId, RunSpec, Seq,
-    StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
+    StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage, message::no_images,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -91,7 +91,7 @@ bodies! {
     /// The limits of a run that has not ended are raised.
     BudgetRaised(BudgetRaised) = 15 "budget.raised",
     /// An attempt of a model call may begin.
-    ModelStarted(Box<ModelStarted>) = 20 "model.started",
+    ModelStarted(Arc<ModelStarted>) = 20 "model.started",
     /// The model answered.
     ModelAnswered(Box<ModelAnswered>) = 21 "model.answered",
     /// An attempt of a model call failed.
@@ -168,10 +168,6 @@ pub struct RunAccepted {
     /// Whose task it is; absent from one that was submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-}
-
-fn no_images(images: &Arc<[Image]>) -> bool {
-    images.is_empty()
 }
 
 /// See [`Body::RunStopping`].

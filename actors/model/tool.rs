@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::Image;
+use super::{Image, message::no_images};
 
 /// What a tool call does to the world, and so what may be done with it after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,23 +61,23 @@ pub struct CallEnd {
     /// How it ended.
     pub status: CallStatus,
     /// Text, or JSON as text.
-    pub content: String,
+    pub content: Arc<str>,
     /// The whole, if the content is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
     /// Pictures that belong to the content.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Image>,
+    #[serde(default, skip_serializing_if = "no_images")]
+    pub images: Arc<[Image]>,
 }
 
 impl CallEnd {
     /// An end with `status` that says `content`.
-    pub fn new(status: CallStatus, content: impl Into<String>) -> Self {
-        Self { status, content: content.into(), artifact: None, images: Vec::new() }
+    pub fn new(status: CallStatus, content: impl Into<Arc<str>>) -> Self {
+        Self { status, content: content.into(), artifact: None, images: Arc::default() }
     }
 
     /// The tool did what it was asked, and says `content`.
-    pub fn ok(content: impl Into<String>) -> Self {
+    pub fn ok(content: impl Into<Arc<str>>) -> Self {
         Self::new(CallStatus::Ok, content)
     }
 

@@ -140,7 +140,7 @@ mod tests {
             price: None,
             incarnation: Incarnation::default(),
         };
-        record(Body::ModelStarted(Box::new(started)))
+        record(Body::ModelStarted(Arc::new(started)))
     }
 
     fn usage(input_tokens: u64, output_tokens: u64) -> Usage {

@@ -292,5 +292,5 @@ pub struct StoredRecord {
     /// Its sequence.
     pub seq: Seq,
     /// The record.
-    pub record: Record,
+    pub record: Arc<Record>,
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
+use serde::Serialize;
 
 use crate::model::Image;
 
@@ -13,6 +14,8 @@ const MARKS: usize = 4;
 #[derive(Debug, Clone, Default)]
 pub struct Segments {
     pieces: Vec<Piece>,
+    /// What stands behind the pieces and is not shared yet.
+    open: Vec<u8>,
     /// Bytes so far, pictures not counted.
     len: usize,
     /// Where a cache marker may be put, as places in the bytes; the last few.
@@ -28,11 +31,32 @@ enum Piece {
 }
 
 impl Segments {
-    /// Adds bytes. They join those before them: in place where nobody else has these; else where these are not much longer, so
-    /// that the lengths of what is not full go down by half each: there are few pieces, and a byte is seldom copied again.
-    pub fn push(&mut self, bytes: impl Into<Bytes>) {
-        let mut bytes: Bytes = bytes.into();
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        if self.open.len() + bytes.len() > PIECE {
+            self.close();
+        }
         self.len += bytes.len();
+        self.open.extend_from_slice(bytes);
+    }
+
+    /// Adds a value as JSON.
+    pub fn push_json<T: Serialize + ?Sized>(&mut self, value: &T) {
+        let before = self.open.len();
+        // Infallible: texts, lists and objects with string keys, written to memory.
+        serde_json::to_writer(&mut self.open, value).expect("plain values are always JSON");
+        self.len += self.open.len() - before;
+        if self.open.len() > PIECE {
+            self.close();
+        }
+    }
+
+    /// What was added last becomes a piece, which copies of this share. It joins those before it: in place where nobody else has
+    /// these; else where these are not much longer, so that the lengths of what is not full go down by half each: there are
+    /// few pieces, and a byte is seldom copied again.
+    pub fn close(&mut self) {
+        let mut bytes = Bytes::from(std::mem::take(&mut self.open));
         while let Some(Piece::Bytes(last)) = self.pieces.last_mut()
             && last.len() + bytes.len() <= PIECE
             && (last.is_unique() || last.len() < 2 * bytes.len())
@@ -47,6 +71,7 @@ impl Segments {
 
     /// Leaves a hole where the picture's bytes will stand, in Base64.
     pub fn push_image(&mut self, image: Image) {
+        self.close();
         self.pieces.push(Piece::Image(image));
     }
 
@@ -70,7 +95,7 @@ impl Segments {
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.pieces.is_empty() && self.open.is_empty()
     }
 
     /// Says that a user's message begins a turn, in which nobody has asked for calls yet.
@@ -103,7 +128,12 @@ impl Segments {
 
     /// The whole: `inserts` put at their places in the bytes, which ascend, and `pictures` (Base64, by handle) put into
     /// the holes. A picture that is not there leaves its hole empty.
-    pub fn assemble(self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
+    pub fn assemble(
+        mut self,
+        inserts: &[(usize, Bytes)],
+        pictures: &BTreeMap<String, Bytes>,
+    ) -> Vec<Bytes> {
+        self.close();
         let mut whole = Vec::with_capacity(self.pieces.len() + 2 * inserts.len());
         let mut inserts = inserts.iter().peekable();
         let mut at = 0;
@@ -169,13 +199,15 @@ mod tests {
             let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
             all.push_str(&message);
             segments.push(message);
+            segments.close();
             let small = |piece: &&Piece| matches!(piece, Piece::Bytes(bytes) if bytes.len() < PIECE / 2);
             let small = segments.pieces.iter().filter(small).count();
             assert!(small <= 20, "{small} small pieces after {n} messages");
         }
         assert_eq!((whole(&segments, &[]), segments.len()), (all, segments.len));
         let long = Bytes::from(vec![b'x'; PIECE + 1]);
-        segments.push(long.clone());
+        segments.push(&long);
+        segments.close();
         assert!(matches!(segments.pieces.last(), Some(Piece::Bytes(last)) if *last == long));
     }
 
@@ -187,6 +219,9 @@ mod tests {
             let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
             all.push_str(&message);
             segments.push(message);
+            if n.is_multiple_of(2) {
+                segments.close();
+            }
             if let Some((request, said)) = &flying {
                 assert_eq!(whole(request, &[]), *said);
             }

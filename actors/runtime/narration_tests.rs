@@ -78,7 +78,7 @@ fn accepted(run: u128) -> Body {
 }
 
 fn asked(attempt: Attempt) -> Body {
-    Body::ModelStarted(Box::new(ModelStarted {
+    Body::ModelStarted(Arc::new(ModelStarted {
         call: MODEL,
         attempt,
         model: ModelRef { provider: "p".into(), model: "m".into() },

@@ -1,5 +1,7 @@
 //! What becomes of a result before it is recorded: nothing hides in it, and what is too long is kept as an artifact.
 
+use std::{borrow::Cow, sync::Arc};
+
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -20,11 +22,13 @@ pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf, cancel: &Cancel
     if end.content.len() <= MAX_OUTPUT {
         let visible = Visible::text(&end.content);
         if visible.len() <= MAX_OUTPUT {
-            end.content = visible.into_owned();
+            if let Cow::Owned(changed) = visible {
+                end.content = changed.into();
+            }
             return end;
         }
     }
-    let whole = Bytes::from(std::mem::take(&mut end.content));
+    let whole = Bytes::from_owner(Arc::<[u8]>::from(end.content));
     // A tool that has kept an artifact has said so itself.
     let kept = match end.artifact {
         Some(_) => String::new(),
@@ -41,7 +45,7 @@ pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf, cancel: &Cancel
     let (head, tail) = (head(text), tail(text));
     let left_out = text.len() - head.len() - tail.len();
     let (head, tail) = (Visible::text(head), Visible::text(tail));
-    end.content = format!("{head}\n[… {left_out} bytes left out{kept} …]\n{tail}");
+    end.content = format!("{head}\n[… {left_out} bytes left out{kept} …]\n{tail}").into();
     end
 }
 
@@ -65,8 +69,6 @@ fn tail(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         model::{Artifact, CallId, RunId, SessionId},

@@ -48,8 +48,10 @@ impl EncodedView {
         if !messages.is_empty() {
             let last = messages.split_off(last_group(&messages));
             encoder.messages(&messages, &mut self.messages);
+            self.messages.close();
             self.last = (self.messages.clone(), last);
             encoder.messages(&self.last.1, &mut self.messages);
+            self.messages.close();
         }
         let messages = match turn.postscript() {
             Some(postscript) => self.with(&postscript, &**encoder),

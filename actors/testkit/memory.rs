@@ -238,7 +238,7 @@ impl Store {
     fn records(&self, session: SessionId, from: Seq, max: usize) -> Result<Rows, ReadError> {
         let rows = self.log.range((session, from)..=(session, Seq::MAX)).take(max);
         let stored = rows.map(|((_, seq), bytes)| match decode(bytes) {
-            Ok(record) => Ok(StoredRecord { seq: *seq, record }),
+            Ok(record) => Ok(StoredRecord { seq: *seq, record: Arc::new(record) }),
             Err(error) => Err(ReadError::Record { session, seq: *seq, error }),
         });
         Ok(Rows::Records(stored.collect::<Result<_, _>>()?))

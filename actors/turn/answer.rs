@@ -49,7 +49,7 @@ impl Draft {
             price: run.spec.traits_of(model).price,
             incarnation: self.turn.incarnation,
         };
-        self.push(Body::ModelStarted(Box::new(started)));
+        self.push(Body::ModelStarted(Arc::new(started)));
     }
 
     /// Whether this is the attempt under way.

@@ -155,6 +155,12 @@ impl Asking {
         self.of(model).is_some()
     }
 
+    /// Whether a request of it may have reached a model.
+    pub(super) fn was_made(&self) -> bool {
+        let was_made = |(class, _): &(&str, u32)| *class != FailureClass::NotMade.name();
+        self.started().is_some() || self.tried.iter().any(|tried| tried.failures.iter().any(was_made))
+    }
+
     /// The last failure.
     pub(super) fn last_failure(&self) -> Option<&Failure> {
         self.tried.last().map(|tried| &tried.last)

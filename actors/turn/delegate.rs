@@ -133,8 +133,11 @@ impl Turn {
         run.calls().iter().map(|call| (call.id, tasks(call))).filter(|(_, tasks)| *tasks > 0).collect()
     }
 
-    /// A call has given tasks away; called when its start is folded.
+    /// A call has given tasks away, if it has children; called when its start is folded.
     pub(super) fn gave(&mut self, started: &CallStarted) {
+        if started.children.is_empty() {
+            return;
+        }
         let Phase::Running(run) = &mut self.phase else { return };
         let Step::Acting(acting) = &run.step else { return };
         let mut calls = acting.calls.iter().zip(&acting.answer.calls);

@@ -82,12 +82,11 @@ impl Turn {
         }
     }
 
-    fn asks(&mut self, started: &ModelStarted, now: Now) {
-        let started = Arc::new(started.clone());
+    fn asks(&mut self, started: &Arc<ModelStarted>, now: Now) {
+        let started = Arc::clone(started);
         let pressure = self.current_pressure();
         if let Phase::Running(run) = &mut self.phase {
             run.end_pause(now);
-            run.unshown = None;
             let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
             self.prefix = Some(Prefix { model, spec });
         }
@@ -180,6 +179,7 @@ impl Turn {
             self.measure(&started, answered.usage.as_ref());
         }
         let Phase::Running(run) = &mut self.phase else { return };
+        run.unshown = None;
         run.usage.add(&answered.usage.unwrap_or_default());
         let spent = run.asking().map(|started| started.spent(answered.usage.as_ref()));
         run.spent.add(&spent.unwrap_or_default());
@@ -210,6 +210,7 @@ impl Turn {
         let class = &failed.failure.class;
         self.learn(class, failed.call);
         let Some(asking) = self.asked(failed.call) else { return };
+        let was_started = asking.started().is_some();
         let spent = match (&asking.state, billing(class)) {
             (Asked::Started(started), Billing::Everything) => started.reserved,
             (Asked::Started(_) | Asked::Wanted(_), _) => Amounts::default(),
@@ -237,9 +238,13 @@ impl Turn {
         if let Phase::Running(run) = &mut self.phase {
             run.caps.extend(cap);
             run.spent.add(&spent);
+            let was_made = !matches!(class, FailureClass::NotMade);
+            if was_started && was_made {
+                run.unshown = None;
+            }
             // Started and given up in one append: that is no iteration, as the account says too.
-            let is_uncounted = run.stopping.is_some() && matches!(class, FailureClass::NotMade);
-            run.not_iterations += u32::from(is_uncounted && failed.attempt == 1 && !run.is_in_grace());
+            let is_uncounted = was_started && !was_made && run.stopping.is_some() && failed.attempt == 1;
+            run.not_iterations += u32::from(is_uncounted && !run.is_in_grace());
         }
     }
 

@@ -157,7 +157,7 @@ impl Run {
 
     /// Whether a model has answered, or was asked in an earlier leg.
     pub(super) const fn has_answered(&self) -> bool {
-        self.iteration - self.not_iterations > 1 || !matches!(self.step, Step::Asking(_))
+        self.iteration.saturating_sub(self.not_iterations) > 1 || !matches!(self.step, Step::Asking(_))
     }
 
     /// Why no tool call starts any more.

@@ -77,7 +77,7 @@ impl Turn {
         run.spec = with(&run.spec, &reopened.by);
         run.leg = reopened.leg;
         let is_used = !matches!(&run.step, Step::Asking(Asking { since: None, .. }));
-        if !is_used {
+        if !run.has_shown() {
             run.unshown = run.unshown.or_else(|| self.history.last_part());
         }
         run.not_iterations += u32::from(is_used && run.is_in_grace());

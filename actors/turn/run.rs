@@ -174,7 +174,15 @@ impl Run {
             Step::Asking(Asking { since: None, .. }) => self.iteration - 1,
             Step::Asking(_) | Step::Acting(_) | Step::Said(_) => self.iteration,
         };
-        begun - self.not_iterations
+        begun.saturating_sub(self.not_iterations)
+    }
+
+    /// Whether a request may have shown a model what stands in the view.
+    pub(super) fn has_shown(&self) -> bool {
+        match &self.step {
+            Step::Asking(asking) => asking.was_made(),
+            Step::Acting(_) | Step::Said(_) => true,
+        }
     }
 
     /// The started model call.

@@ -7,7 +7,7 @@ use hermod_actors::{
     model::{
         Account, AccountId, Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
     },
-    port::{Journal, Read, ReadError, Rows},
+    port::{Journal, Read, ReadError, Rows, StoredRecord},
 };
 
 use super::{fault::Fault, told::Told};
@@ -168,7 +168,10 @@ impl Reader {
     /// At most `max` records of a session, from `from` on.
     pub async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, Fault> {
         match self.read(Read::Records { session, from, max }).await? {
-            Rows::Records(page) => Ok(page.into_iter().map(|stored| (stored.seq, stored.record)).collect()),
+            Rows::Records(page) => {
+                let own = |stored: StoredRecord| (stored.seq, Arc::unwrap_or_clone(stored.record));
+                Ok(page.into_iter().map(own).collect())
+            }
             Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
                 Err(other_question())
             }

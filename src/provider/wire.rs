@@ -7,6 +7,7 @@ use hermod_actors::{
     port::{Deltas, Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName};
+use serde::Serialize;
 
 /// How one family of providers talks. Pure: no socket, no clock.
 pub trait WireFormat: Debug + Send + Sync + 'static {
@@ -50,6 +51,12 @@ pub struct Writing {
 pub(super) fn unseen(image: &Image) -> String {
     let format = image.format.media_type();
     format!("[A picture is here ({format}, {} bytes); you cannot see it.]", image.artifact.bytes)
+}
+
+/// Writes JSON behind what is there.
+pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // Infallible: texts, lists and objects with string keys, written to memory.
+    serde_json::to_writer(out, value).expect("plain values are always JSON");
 }
 
 /// Puts the pictures of a request into Base64.

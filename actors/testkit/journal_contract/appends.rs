@@ -21,7 +21,7 @@ pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
     journal.check_journal(id, &records).await;
     journal.check_journal(session(2), &[]).await;
     let some = [(3, &records[2]), (4, &records[3])];
-    let some = some.map(|(seq, record)| StoredRecord { seq, record: (**record).clone() });
+    let some = some.map(|(seq, record)| StoredRecord { seq, record: Arc::clone(record) });
     journal.check(Read::Records { session: id, from: 3, max: 2 }, Rows::Records(some.to_vec())).await;
     journal.check(Read::Records { session: id, from: 6, max: 2 }, Rows::Records(Vec::new())).await;
     journal.check(Read::Records { session: id, from: 1, max: 0 }, Rows::Records(Vec::new())).await;

@@ -70,7 +70,7 @@ impl Subject {
     /// Expects the session's journal to hold these records and no others.
     pub(super) async fn check_journal(&self, session: SessionId, records: &[Arc<Record>]) {
         let all = Read::Records { session, from: 0, max: usize::MAX };
-        let expect = (1..).zip(records).map(|(seq, record)| StoredRecord { seq, record: (**record).clone() });
+        let expect = (1..).zip(records).map(|(seq, record)| StoredRecord { seq, record: Arc::clone(record) });
         self.check(all, Rows::Records(expect.collect())).await;
     }
 

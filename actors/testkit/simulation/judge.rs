@@ -77,7 +77,7 @@ pub(super) fn journals(store: &MemoryJournal) -> Result<BTreeMap<SessionId, Vec<
         if let Some((at, stored)) = (1..).zip(&records).find(|(at, stored)| stored.seq != *at) {
             return Err(format!("record {at} of {session} is numbered {}", stored.seq));
         }
-        journals.insert(session, records.into_iter().map(|stored| Arc::new(stored.record)).collect());
+        journals.insert(session, records.into_iter().map(|stored| stored.record).collect());
     }
     Ok(journals)
 }

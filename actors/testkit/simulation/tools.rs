@@ -122,7 +122,7 @@ fn read(arguments: &Value) -> Result<Arguments, BadArguments> {
 
 /// A result that says more than it has to.
 fn padded(mut end: CallEnd, bytes: usize) -> CallEnd {
-    end.content.push_str(&".".repeat(bytes));
+    end.content = format!("{}{}", end.content, ".".repeat(bytes)).into();
     end
 }
 

@@ -282,7 +282,7 @@ impl Step {
         to.push(Message::Assistant(Arc::clone(&self.answer)));
         let last = self.results.len();
         to.extend((1..).zip(&self.results).map(|(n, result)| {
-            let content = Content::new(result.end.content.as_str(), result.end.images.as_slice());
+            let content = Content::new(Arc::clone(&result.end.content), Arc::clone(&result.end.images));
             Message::Tool {
                 call: Arc::clone(&result.id),
                 name: Arc::clone(&result.tool),

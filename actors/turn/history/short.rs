@@ -265,5 +265,5 @@ fn elided(end: &CallEnd) -> Option<CallEnd> {
         end.content.len(),
         handle.unwrap_or_default()
     );
-    Some(CallEnd { content, images: Vec::new(), ..end.clone() })
+    Some(CallEnd { content: content.into(), images: Arc::default(), ..end.clone() })
 }

@@ -41,7 +41,7 @@ fn a_message_while_tools_run_skips_the_others_and_stands_in_the_last_result() {
     check(&driver, "u", None);
     let Some(Body::CallEnded(skipped)) = driver.records.last().map(|record| &record.body) else { panic!() };
     assert_eq!((skipped.end.status, skipped.attempt), (CallStatus::NotStarted, 0));
-    assert_eq!(skipped.end.content, "Skipped to process an incoming message.");
+    assert_eq!(*skipped.end.content, *"Skipped to process an incoming message.");
     assert_eq!(driver.turn.due(driver.now), [Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
     assert_eq!(end(&mut driver, 1), ["call.ended"]);
     check(&driver, "ucttt", Some('t'));

@@ -4,8 +4,7 @@ use hermod_actors::{
     port::ModelRequest,
 };
 
-use super::write::write_json;
-use crate::provider::Cache;
+use crate::provider::{Cache, wire::write_json};
 
 /// Messages that are marked for the vendor's cache: the marker that was last in the request before is among them again.
 const MARKED: usize = 3;

@@ -4,13 +4,11 @@ use hermod_actors::{model::ToolSpec, port::Head};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    encode::NAME,
-    write::{is_blank, write_json},
-};
+use super::{encode::NAME, write::is_blank};
 use crate::provider::{
     names::{self, wire_name},
     schema::schema,
+    wire::write_json,
 };
 
 /// `"tools":[…],"system":[…],"messages":[`: tools by name, none of the two if there is none. The last of them carries the

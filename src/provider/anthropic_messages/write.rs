@@ -1,6 +1,7 @@
 use hermod_actors::{model::Image, port::Segments};
-use serde::Serialize;
 use serde_json::Value;
+
+use crate::provider::wire::write_json;
 
 /// What stands in place of a text that has nothing to read: the vendor refuses blank texts and messages without content,
 /// and a conversation cannot leave out what was answered, or was the answer.
@@ -137,10 +138,4 @@ impl<'a> Writer<'a> {
 /// Whether a text shows nothing; wider than the vendor's rule, which differs in control characters.
 pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || c.is_control())
-}
-
-/// Writes JSON behind what is there.
-pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // Infallible: texts, lists and objects with string keys, written to memory.
-    serde_json::to_writer(out, value).expect("plain values are always JSON");
 }

@@ -17,7 +17,7 @@ use crate::provider::{
     loose::is_object,
     names::{self, wire_name},
     schema::schema,
-    wire::{Writing, unseen},
+    wire::{Writing, unseen, write_json},
 };
 
 /// What one vendor alone understands, or asks for.
@@ -84,12 +84,20 @@ static NO_SIGNATURE: LazyLock<Value> =
 pub struct ChatEncoder {
     vendor: Vendor,
     writing: Writing,
+    /// Whether the model insists on reasoning with every call.
+    wants_reasoning: bool,
+    /// Whether it insists on a signature.
+    wants_signature: bool,
 }
 
 impl ChatEncoder {
     /// An encoder for one model.
-    pub const fn new(vendor: Vendor, writing: Writing) -> Self {
-        Self { vendor, writing }
+    pub fn new(vendor: Vendor, writing: Writing) -> Self {
+        let model = writing.origin.model.to_ascii_lowercase();
+        let is_one_of = |names: &[&str]| names.iter().any(|name| model.contains(name));
+        let wants_reasoning = is_one_of(&["kimi-k2", "deepseek"]);
+        let wants_signature = is_one_of(&["gemini-3"]);
+        Self { vendor, writing, wants_reasoning, wants_signature }
     }
 
     /// The text of a result; for a model that sees no pictures with what it reads in their place.
@@ -105,14 +113,14 @@ impl ChatEncoder {
     /// `{"role":ROLE,"content":TEXT…}`, or with a list of parts where there are pictures.
     fn said(&self, message: &WireMessage<'_>, images: &[Image], to: &mut Segments) {
         if images.is_empty() {
-            to.push(json(message));
+            to.push_json(message);
             return;
         }
         let text = message.content.unwrap_or_default();
         to.push(format!(r#"{{"role":"{}","content":["#, message.role));
         let mut comma = "";
         if !text.is_empty() {
-            to.push([br#"{"type":"text","text":"#.as_slice(), &json(text), b"}"].concat());
+            to.push_json(&WirePart { r#type: "text", text });
             comma = ",";
         }
         for image in images {
@@ -123,8 +131,8 @@ impl ChatEncoder {
                 to.push_image(image.clone());
                 to.push(r#""}}"#);
             } else {
-                let part = [br#"{"type":"text","text":"#.as_slice(), &json(&*unseen(image)), b"}"].concat();
-                to.push([comma.as_bytes(), &part].concat());
+                to.push(comma);
+                to.push_json(&WirePart { r#type: "text", text: &unseen(image) });
             }
             comma = ",";
         }
@@ -156,19 +164,19 @@ impl Encoder for ChatEncoder {
         for (n, message) in messages.iter().enumerate() {
             to.push(",");
             match message {
-                Message::System(text) => to.push(json(&WireMessage::said("system", text))),
+                Message::System(text) => to.push_json(&WireMessage::said("system", text)),
                 Message::User(content) => {
                     self.said(&WireMessage::said("user", &content.whole()), &content.images, to);
                 }
                 Message::Assistant(answer) => {
-                    to.push(json(&WireMessage::assistant(answer, self)));
+                    to.push_json(&WireMessage::assistant(answer, self));
                 }
                 Message::Tool { call, name: _, content } => {
                     let whole = self.told(content);
-                    to.push(json(&WireMessage {
+                    to.push_json(&WireMessage {
                         tool_call_id: Some(&self.vendor.id(call)),
                         ..WireMessage::said("tool", &whole)
-                    }));
+                    });
                     shown.extend(content.images.iter().filter(|_| self.writing.sees).cloned());
                 }
             }
@@ -250,14 +258,11 @@ impl<'a> WireMessage<'a> {
     }
 
     fn assistant(answer: &'a AssistantMessage, encoder: &ChatEncoder) -> Self {
-        let ChatEncoder { vendor, writing } = encoder;
+        let ChatEncoder { vendor, writing, wants_reasoning, wants_signature } = encoder;
         let returned = Returned::of(answer, &writing.origin);
-        let model = writing.origin.model.to_ascii_lowercase();
-        let is_foreign = |names: &[&str]| {
-            !answer.calls.is_empty() && returned.is_empty() && names.iter().any(|name| model.contains(name))
-        };
-        let no_reasoning = is_foreign(&["kimi-k2", "deepseek"]).then_some(NO_REASONING);
-        let no_signature = is_foreign(&["gemini-3"]).then_some(&*NO_SIGNATURE);
+        let is_foreign = !answer.calls.is_empty() && returned.is_empty();
+        let no_reasoning = (is_foreign && *wants_reasoning).then_some(NO_REASONING);
+        let no_signature = (is_foreign && *wants_signature).then(|| &*NO_SIGNATURE);
         let reasoning =
             |field: &str| returned.reasoning.filter(|(name, _)| *name == field).map(|(_, text)| text);
         let calls = answer.calls.iter().enumerate().map(|(n, call)| {
@@ -274,6 +279,12 @@ impl<'a> WireMessage<'a> {
             ..Self::said("assistant", "")
         }
     }
+}
+
+#[derive(Serialize)]
+struct WirePart<'a> {
+    r#type: &'static str,
+    text: &'a str,
 }
 
 #[derive(Serialize)]
@@ -319,15 +330,4 @@ impl<'a> WireTool<'a> {
         let function = OfferedFunction { name, description, parameters };
         Self { r#type: "function", function }
     }
-}
-
-fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // Infallible: texts, lists and objects with string keys, written to memory.
-    serde_json::to_writer(out, value).expect("plain values are always JSON");
-}
-
-fn json<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    let mut out = Vec::with_capacity(128);
-    write_json(&mut out, value);
-    out
 }

@@ -11,7 +11,7 @@ use crate::provider::{
     loose::is_object,
     names::{self, wire_name},
     schema::schema,
-    wire::{Writing, unseen},
+    wire::{Writing, unseen, write_json},
 };
 
 /// Characters that the name of a tool may have, and the id of a call.
@@ -34,14 +34,13 @@ impl ResponsesEncoder {
     /// A text, or a list of parts where there are pictures to see.
     fn content(&self, content: &Content, to: &mut Segments) {
         if content.images.is_empty() || !self.writing.sees {
-            to.push(json(&*plain(content)));
+            to.push_json(&*plain(content));
             return;
         }
         let mut before = "[";
         if !content.text.is_empty() {
-            to.push(
-                [b"[".as_slice(), &json(&WirePart { r#type: "input_text", text: &content.text })].concat(),
-            );
+            to.push("[");
+            to.push_json(&WirePart { r#type: "input_text", text: &content.text });
             before = ",";
         }
         for image in &*content.images {
@@ -53,7 +52,8 @@ impl ResponsesEncoder {
             before = ",";
         }
         if let Some(note) = &content.note {
-            to.push([b",".as_slice(), &json(&WirePart { r#type: "input_text", text: note })].concat());
+            to.push(",");
+            to.push_json(&WirePart { r#type: "input_text", text: note });
         }
         to.push("]");
     }
@@ -62,13 +62,14 @@ impl ResponsesEncoder {
         let place = to.len();
         for entry in entries(answer, answer.parts_of(&self.writing.origin)) {
             to.push(",");
-            to.push(match entry {
-                Entry::Reasoning(item) => json(item),
+            match entry {
+                Entry::Reasoning(item) => to.push_json(item),
                 Entry::Text { text, phase } => {
-                    json(&WireMessage { r#type: "message", role: "assistant", content: text, phase })
+                    let role = "assistant";
+                    to.push_json(&WireMessage { r#type: "message", role, content: text, phase });
                 }
-                Entry::Call(call) => json(&WireCall::of(call, place)),
-            });
+                Entry::Call(call) => to.push_json(&WireCall::of(call, place)),
+            }
         }
     }
 }
@@ -102,12 +103,8 @@ impl Encoder for ResponsesEncoder {
             match message {
                 Message::System(text) => {
                     to.push(",");
-                    to.push(json(&WireMessage {
-                        r#type: "message",
-                        role: "system",
-                        content: text,
-                        phase: None,
-                    }));
+                    let role = "system";
+                    to.push_json(&WireMessage { r#type: "message", role, content: text, phase: None });
                 }
                 Message::User(content) => {
                     to.push(r#",{"type":"message","role":"user","content":"#);
@@ -120,7 +117,8 @@ impl Encoder for ResponsesEncoder {
                 }
                 Message::Tool { call, name: _, content } => {
                     to.push(r#",{"type":"function_call_output","call_id":"#);
-                    to.push([json(&*call_id(call, asked_at)).as_slice(), br#","output":"#].concat());
+                    to.push_json(&*call_id(call, asked_at));
+                    to.push(r#","output":"#);
                     self.content(content, to);
                     to.push("}");
                 }
@@ -202,15 +200,4 @@ impl<'a> WireTool<'a> {
         let (name, parameters) = (wire_name(name, NAME), schema(parameters));
         Self { r#type: "function", name, description, parameters, strict: false }
     }
-}
-
-fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // Infallible: texts, lists and objects with string keys, written to memory.
-    serde_json::to_writer(out, value).expect("plain values are always JSON");
-}
-
-fn json<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    let mut out = Vec::with_capacity(128);
-    write_json(&mut out, value);
-    out
 }

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, str};
+use std::{borrow::Cow, str, sync::Arc};
 
 use hermod_actors::{
     model::{
@@ -121,7 +121,7 @@ impl Reader {
             let row = row.map_err(|why| damaged(session, from, why))?;
             for (seq, stored) in row.records().filter(|(seq, _)| (from..end).contains(seq)) {
                 let stored = stored.map_err(|why| damaged(session, seq, why))?;
-                records.push(StoredRecord { seq, record: self.record(session, seq, stored)? });
+                records.push(StoredRecord { seq, record: Arc::new(self.record(session, seq, stored)?) });
             }
         }
         Ok(records)

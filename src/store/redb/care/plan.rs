@@ -1,6 +1,9 @@
 //! Which sessions are to go, looked at in a snapshot.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use hermod_actors::{
     model::{Record, SessionId, SessionRow, Timestamp},
@@ -128,7 +131,7 @@ impl Plan {
         })
     }
 
-    fn last(&mut self, bits: u128, tail: (u64, u64, u64)) -> Option<Record> {
+    fn last(&mut self, bits: u128, tail: (u64, u64, u64)) -> Option<Arc<Record>> {
         let session = SessionId::from_bits(bits);
         match self.reader.read(&Read::Records { session, from: Tail::of(tail).last, max: 1 }) {
             Ok(Rows::Records(mut records)) => records.pop().map(|stored| stored.record),

@@ -280,7 +280,7 @@ fn swept_between_appends(seed: u64) {
 }
 
 fn text_of(record: &Record) -> Option<String> {
-    if let Body::CallEnded(ended) = &record.body { Some(ended.end.content.clone()) } else { None }
+    if let Body::CallEnded(ended) = &record.body { Some(ended.end.content.to_string()) } else { None }
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl Model {
                 return Err(format!("{session} has {} records, not {}", found.len(), expected.len()));
             }
             for ((found, expected), seq) in found.iter().zip(expected).zip(1..) {
-                if found.seq != seq || found.record != **expected {
+                if found.seq != seq || found.record != *expected {
                     return Err(format!("record {seq} of {session} is not the one that was written"));
                 }
             }
