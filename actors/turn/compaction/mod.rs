@@ -6,6 +6,7 @@
 
 mod fold;
 mod need;
+mod rungs;
 
 use std::sync::Arc;
 
