@@ -2,6 +2,7 @@
 
 mod access;
 mod approval;
+mod ask;
 mod breaker;
 mod budget;
 mod call;
@@ -32,6 +33,7 @@ mod wait;
 
 pub use access::Access;
 pub use approval::{Answerer, ApprovalAnswered, ApprovalRequested, Doubt, Verdict, WhenInDoubt, WhyAgain};
+pub use ask::{LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, PrefixChange};
 pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle};
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
@@ -56,9 +58,8 @@ pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
 pub use rate::{RateInfo, RateLeft, RateLimits};
 pub use record::{
-    Body, BudgetRaised, Kind, LateSettled, MessageSteered, ModelAnswered, ModelFailed, ModelStarted,
-    ModelWaiting, PrefixChange, Record, RunAccepted, RunEnded, RunExhausted, RunReopened, RunStopping,
-    SessionOpened, SessionRevived,
+    Body, BudgetRaised, Kind, MessageSteered, Record, RunAccepted, RunEnded, RunExhausted, RunReopened,
+    RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};

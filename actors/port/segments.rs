@@ -128,11 +128,7 @@ impl Segments {
 
     /// The whole: `inserts` put at their places in the bytes, which ascend, and `pictures` (Base64, by handle) put into
     /// the holes. A picture that is not there leaves its hole empty.
-    pub fn assemble(
-        mut self,
-        inserts: &[(usize, Bytes)],
-        pictures: &BTreeMap<String, Bytes>,
-    ) -> Vec<Bytes> {
+    pub fn assemble(mut self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
         self.close();
         let mut whole = Vec::with_capacity(self.pieces.len() + 2 * inserts.len());
         let mut inserts = inserts.iter().peekable();

@@ -1,4 +1,4 @@
-//! What is known of the sessions that are live, come or go, and what is done about those that die.
+//! What is known of the sessions that are live, come or go.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,34 +7,21 @@ use std::{
     time::Duration,
 };
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SpawnErr};
+use ractor::{ActorId, ActorRef, MessagingErr, RpcReplyPort};
 use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
-    model::{BootId, Cause, Incarnation, RunId, SessionId},
-    persistence::Stored,
-    policy::{Intensity, Verdict},
-    port::{Journal, JournalError, Write},
-    session::{Arguments, CallTasks, NotAccepted, Session, SessionMsg, Wiring},
+    model::{BootId, SessionId},
+    port::Journal,
+    session::{NotAccepted, SessionMsg, Wiring},
     supervisor::{
         NewSession, SessionPlace, SessionStatus, SessionsMsg,
-        burial::{bury, write},
-        entry::{Entry, Next, Place, Then},
-        opening::{Opened, Unopened, open},
+        entry::{Entry, Next, Place},
         roster::Roster,
         sessions::Inner,
     },
-    turn::Input,
 };
 
-/// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
-const DEATHS_AT_ONE_STEP: u32 = 3;
-/// A session may die so often, at whatever steps; then all its runs are.
-const INTENSITY: Intensity = Intensity { deaths: 12, within_ms: 60_000 };
-/// How often a journal that the store cannot read is tried, before the runtime ends of it.
-const READS: u32 = 3;
-/// Between the first two of them; it doubles.
-const READ_AGAIN: Duration = Duration::from_millis(100);
 /// How long a session has to come to rest when all are suspended, and then its tasks to be gone.
 const SUSPENDING: Duration = Duration::from_millis(500);
 
@@ -54,7 +41,7 @@ pub(crate) struct Directory {
     pub(super) me: ActorRef<SessionsMsg>,
     pub(super) foundation: Arc<Foundation>,
     pub(super) entries: BTreeMap<SessionId, Entry>,
-    actors: HashMap<ActorId, SessionId>,
+    pub(super) actors: HashMap<ActorId, SessionId>,
     pub(super) suspended: bool,
     /// The time after which it is looked for sessions that have been idle for long; it ends with the directory.
     pub(super) looking: Option<JoinSet<()>>,
@@ -170,246 +157,6 @@ impl Directory {
         }
     }
 
-    /// Reads the session's journal, in a task.
-    pub(super) fn open(&mut self, session: SessionId) {
-        let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
-        let opening = self.take_over(session);
-        tokio::spawn(async move {
-            let opened = open(&*foundation.journal, session, opening).await;
-            tell(&me, Inner::Opened(session, Box::new(opened)));
-        });
-    }
-
-    /// Takes a session over. As whom is not known until that is done: whoever lets it go before takes it over again.
-    fn take_over(
-        &mut self,
-        session: SessionId,
-    ) -> impl Future<Output = Result<Stored, JournalError>> + Send + use<> {
-        if let Some(entry) = self.entries.get_mut(&session) {
-            entry.incarnation = None;
-            self.foundation.roster.note(session, entry);
-        }
-        write(&self.foundation.wiring.persistence, Write::Open(session))
-    }
-
-    /// The journal was read, or not. An error is one of the store and ends this actor.
-    pub(super) async fn opened(
-        &mut self,
-        session: SessionId,
-        opened: Result<Opened, Unopened>,
-    ) -> Result<(), ActorProcessingErr> {
-        let Some(entry) = self.entries.get_mut(&session).filter(|_| !self.suspended) else { return Ok(()) };
-        match opened {
-            Ok(opened) => self.wake(session, opened).await,
-            Err(Unopened::Unreadable(why)) => {
-                self.bury(session, None, Cause::Quarantined { error: why.clone() }, Then::Quarantine(why));
-            }
-            // Whoever waits is told by the runtime's end, which is near.
-            Err(Unopened::Write(error)) => tracing::debug!(%session, %error, "not opened"),
-            Err(Unopened::Read(error)) if entry.reads + 1 >= READS => return Err(error.into()),
-            Err(Unopened::Read(error)) => {
-                tracing::warn!(%session, %error, "the store cannot be read, trying again");
-                let (pause, me) = (READ_AGAIN * 2_u32.pow(entry.reads), self.me.clone());
-                entry.reads += 1;
-                tokio::spawn(async move {
-                    tokio::time::sleep(pause).await;
-                    tell(&me, Inner::Again(session));
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the session its next actor, unless it has died too often where it stands.
-    async fn wake(&mut self, session: SessionId, (dormant, incarnation, is_rung): Opened) {
-        let Some(entry) = self.entries.get_mut(&session) else { return };
-        entry.reads = 0;
-        entry.incarnation = Some(incarnation);
-        let is_nowhere = dormant.is_new() && entry.new.is_none();
-        // It was removed since it was looked up: whoever said something looks again.
-        if is_nowhere && !entry.place.take_waiting().is_empty() {
-            return self.forget(session);
-        }
-        if let Some(error) = entry.died_of.take() {
-            let standing = dormant.standing();
-            if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {
-                let run = standing.map(|standing| standing.run);
-                let then = if run.is_some() { Then::GoOn } else { Then::Forget };
-                return self.bury(session, run, Cause::CrashLoop { error }, then);
-            }
-        }
-        entry.rests = false;
-        let waiting = entry.place.take_waiting().into_iter().map(|message| entry.hand(message)).collect();
-        let boot = self.foundation.boot.clone();
-        let first = match &entry.new {
-            Some(new) if dormant.is_new() => Input::Opened {
-                key: Arc::clone(&new.key),
-                prompt: Arc::clone(&new.prompt),
-                incarnation,
-                boot,
-            },
-            Some(_) | None => Input::Revived { incarnation, boot },
-        };
-        entry.tasks = CallTasks::default();
-        self.foundation.roster.note(session, entry);
-        let (wiring, tasks) = (Arc::clone(&self.foundation.wiring), entry.tasks.clone());
-        let arguments = Arguments { id: session, wiring, dormant, first, tasks, is_rung, waiting };
-        match Actor::spawn_linked(None, Session, arguments, self.me.get_cell()).await {
-            Ok((actor, _)) => {
-                self.actors.insert(actor.get_id(), session);
-                entry.place = Place::Live(actor);
-                self.look_in(self.foundation.idle);
-            }
-            Err(SpawnErr::StartupFailed(error)) => self.died(session, &error),
-            Err(error @ (SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_))) => {
-                self.died(session, &error.into());
-            }
-        }
-    }
-
-    /// An actor has ended: by itself, or by an error.
-    pub(super) fn ended(&mut self, actor: ActorId, error: Option<ActorProcessingErr>) {
-        let Some(session) = self.actors.remove(&actor) else { return };
-        match error {
-            _ if self.suspended => {}
-            Some(error) => self.died(session, &error),
-            None => self.end_tasks(session, Next::Rest),
-        }
-    }
-
-    fn died(&mut self, session: SessionId, error: &ActorProcessingErr) {
-        let now_ms = self.foundation.wiring.clock.monotonic_ms();
-        let Some(entry) = self.entries.get_mut(&session) else { return };
-        // The runtime is about to end of that; it says nothing of the session.
-        if error.is::<JournalError>() {
-            return self.end_tasks(session, Next::Rest);
-        }
-        entry.died += 1;
-        entry.died_of = Some(error.to_string());
-        let next = match entry.deaths.count(now_ms, INTENSITY) {
-            Verdict::Restart => Next::Revive,
-            Verdict::GiveUp => Next::GiveUp,
-        };
-        tracing::warn!(%session, %error, ?next, "session actor died");
-        self.end_tasks(session, next);
-    }
-
-    fn end_tasks(&mut self, session: SessionId, next: Next) {
-        let Some(entry) = self.entries.get_mut(&session) else { return };
-        entry.place = Place::Ending(entry.place.take_waiting(), next);
-        let (tasks, me) = (entry.tasks.clone(), self.me.clone());
-        tokio::spawn(async move {
-            #[cfg(feature = "testkit")]
-            if crate::mutation::planted(crate::mutation::Mutation::ReviveEarly) {
-                tasks.outlive();
-            }
-            tasks.end().await;
-            tell(&me, Inner::TasksEnded(session));
-        });
-    }
-
-    pub(super) fn tasks_ended(&mut self, session: SessionId) {
-        let Some(entry) = self.entries.get_mut(&session) else { return };
-        if entry.is_done() {
-            return self.forget(session);
-        }
-        let Place::Ending(waiting, next) = &mut entry.place else { return };
-        match *next {
-            Next::GiveUp => {
-                let error = entry.died_of.take().unwrap_or_else(|| "its actor keeps dying".into());
-                self.bury(session, None, Cause::CrashLoop { error }, Then::Forget);
-            }
-            Next::Rest | Next::Revive => {
-                entry.place = Place::Opening(take(waiting));
-                self.open(session);
-            }
-        }
-    }
-
-    /// Ends a run as `failed(crash_loop)` without opening its session, which must not be here yet.
-    pub(super) fn give_up(
-        &mut self,
-        (session, run): (SessionId, RunId),
-        error: String,
-        reply: RpcReplyPort<()>,
-    ) {
-        let is_here = self.entries.get(&session).is_some_and(|entry| !entry.is_leaving());
-        if self.suspended || is_here {
-            tracing::warn!(%session, %run, "a run of a session that is here is not given up");
-            return;
-        }
-        self.entries.entry(session).or_insert_with(|| Entry::new(None));
-        self.bury(session, Some(run), Cause::CrashLoop { error }, Then::Tell(reply));
-    }
-
-    /// Ends open runs of the session, or one of them, for nobody else will; until that is done, what comes in waits.
-    fn bury(&mut self, session: SessionId, run: Option<RunId>, cause: Cause, then: Then) {
-        tracing::error!(%session, %cause, "the session's runs are ended");
-        let Some(entry) = self.entries.get_mut(&session) else { return };
-        entry.place = Place::Burying(entry.place.take_waiting(), then);
-        let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
-        let opening = self.take_over(session);
-        tokio::spawn(async move {
-            let buried = bury(&*foundation.journal, &foundation.wiring, (session, run), cause, opening).await;
-            tell(&me, Inner::Buried(session, buried));
-        });
-    }
-
-    /// The runs have their end, or not. An error is one of the store and ends this actor.
-    pub(super) fn buried(
-        &mut self,
-        session: SessionId,
-        buried: Result<Incarnation, Unopened>,
-    ) -> Result<(), ActorProcessingErr> {
-        let incarnation = match buried {
-            Ok(incarnation) => Some(incarnation),
-            Err(Unopened::Write(_)) => return Ok(()),
-            Err(Unopened::Read(error)) => return Err(error.into()),
-            Err(Unopened::Unreadable(error)) => {
-                tracing::error!(%session, error, "its runs cannot be ended");
-                None
-            }
-        };
-        let Some(entry) = self.entries.get_mut(&session) else { return Ok(()) };
-        entry.incarnation = incarnation;
-        let waiting = entry.place.take_waiting();
-        match std::mem::replace(&mut entry.place, Place::Opening(Vec::new())) {
-            Place::Burying(_, Then::GoOn) => {
-                entry.place = Place::Opening(waiting);
-                self.open(session);
-            }
-            Place::Burying(_, Then::Forget) => {
-                self.forget(session);
-                let why = NotAccepted::KeepsDying(session);
-                waiting.into_iter().for_each(|message| refuse(Some(message), &why));
-            }
-            Place::Burying(_, Then::Tell(reply)) => {
-                if waiting.is_empty() && !entry.goes_on {
-                    self.forget(session);
-                } else {
-                    entry.place = Place::Opening(waiting);
-                    self.open(session);
-                }
-                if reply.send(()).is_err() {
-                    tracing::debug!(%session, "nobody waits for the burial any more");
-                }
-            }
-            Place::Burying(_, Then::Quarantine(why)) => {
-                let refusal = NotAccepted::Quarantined { session, error: why.clone() };
-                entry.place = Place::Quarantined(why);
-                waiting.into_iter().for_each(|message| refuse(Some(message), &refusal));
-            }
-            other @ (Place::Opening(_)
-            | Place::Live(_)
-            | Place::Resting(..)
-            | Place::Ending(..)
-            | Place::Closing(_)
-            | Place::Kept
-            | Place::Quarantined(_)) => entry.place = other,
-        }
-        Ok(())
-    }
-
     /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.suspended = true;
@@ -442,7 +189,7 @@ impl Directory {
 }
 
 /// Tells a submission why it is not accepted; whoever else waits asks again when its reply is dropped.
-fn refuse(message: Option<SessionMsg>, why: &NotAccepted) {
+pub(super) fn refuse(message: Option<SessionMsg>, why: &NotAccepted) {
     if let Some(SessionMsg::Submit(_, caller)) = message {
         caller.answer(Err(why.clone()));
     }

@@ -12,6 +12,7 @@
 
 mod address;
 mod burial;
+mod death;
 mod directory;
 mod entry;
 mod opening;

@@ -1,15 +1,30 @@
-//! From a session's id to its state: taking it over, and reading its journal.
+//! From a session's id to its state, and to its actor: taking it over, reading its journal, and waking it up.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use ractor::{Actor, ActorProcessingErr, SpawnErr};
 
 use crate::{
-    model::{Incarnation, SessionId},
+    model::{Cause, Incarnation, SessionId},
     persistence::{Stored, replay},
-    port::{Journal, JournalError, ReadError},
-    turn::Dormant,
+    port::{Journal, JournalError, ReadError, Write},
+    session::{Arguments, CallTasks, Session},
+    supervisor::{
+        burial::write,
+        directory::{Directory, tell},
+        entry::{Place, Then},
+        sessions::Inner,
+    },
+    turn::{Dormant, Input},
 };
+
+/// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
+const DEATHS_AT_ONE_STEP: u32 = 3;
+/// How often a journal that the store cannot read is tried, before the runtime ends of it.
+const READS: u32 = 3;
+/// Between the first two of them; it doubles.
+const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a session is not open.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +51,105 @@ impl From<ReadError> for Unopened {
 
 /// A session that can be woken up, as whom, and whether something waits in its inbox.
 pub(crate) type Opened = (Dormant, Incarnation, bool);
+
+impl Directory {
+    /// Reads the session's journal, in a task.
+    pub(super) fn open(&mut self, session: SessionId) {
+        let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
+        let opening = self.take_over(session);
+        tokio::spawn(async move {
+            let opened = open(&*foundation.journal, session, opening).await;
+            tell(&me, Inner::Opened(session, Box::new(opened)));
+        });
+    }
+
+    /// Takes a session over. As whom is not known until that is done: whoever lets it go before takes it over again.
+    pub(super) fn take_over(
+        &mut self,
+        session: SessionId,
+    ) -> impl Future<Output = Result<Stored, JournalError>> + Send + use<> {
+        if let Some(entry) = self.entries.get_mut(&session) {
+            entry.incarnation = None;
+            self.foundation.roster.note(session, entry);
+        }
+        write(&self.foundation.wiring.persistence, Write::Open(session))
+    }
+
+    /// The journal was read, or not. An error is one of the store and ends this actor.
+    pub(super) async fn opened(
+        &mut self,
+        session: SessionId,
+        opened: Result<Opened, Unopened>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(entry) = self.entries.get_mut(&session).filter(|_| !self.suspended) else { return Ok(()) };
+        match opened {
+            Ok(opened) => self.wake(session, opened).await,
+            Err(Unopened::Unreadable(why)) => {
+                self.bury(session, None, Cause::Quarantined { error: why.clone() }, Then::Quarantine(why));
+            }
+            // Whoever waits is told by the runtime's end, which is near.
+            Err(Unopened::Write(error)) => tracing::debug!(%session, %error, "not opened"),
+            Err(Unopened::Read(error)) if entry.reads + 1 >= READS => return Err(error.into()),
+            Err(Unopened::Read(error)) => {
+                tracing::warn!(%session, %error, "the store cannot be read, trying again");
+                let (pause, me) = (READ_AGAIN * 2_u32.pow(entry.reads), self.me.clone());
+                entry.reads += 1;
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    tell(&me, Inner::Again(session));
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the session its next actor, unless it has died too often where it stands.
+    async fn wake(&mut self, session: SessionId, (dormant, incarnation, is_rung): Opened) {
+        let Some(entry) = self.entries.get_mut(&session) else { return };
+        entry.reads = 0;
+        entry.incarnation = Some(incarnation);
+        let is_nowhere = dormant.is_new() && entry.new.is_none();
+        // It was removed since it was looked up: whoever said something looks again.
+        if is_nowhere && !entry.place.take_waiting().is_empty() {
+            return self.forget(session);
+        }
+        if let Some(error) = entry.died_of.take() {
+            let standing = dormant.standing();
+            if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {
+                let run = standing.map(|standing| standing.run);
+                let then = if run.is_some() { Then::GoOn } else { Then::Forget };
+                return self.bury(session, run, Cause::CrashLoop { error }, then);
+            }
+        }
+        entry.rests = false;
+        let waiting = entry.place.take_waiting().into_iter().map(|message| entry.hand(message)).collect();
+        let boot = self.foundation.boot.clone();
+        let first = match &entry.new {
+            Some(new) if dormant.is_new() => Input::Opened {
+                key: Arc::clone(&new.key),
+                prompt: Arc::clone(&new.prompt),
+                incarnation,
+                boot,
+            },
+            Some(_) | None => Input::Revived { incarnation, boot },
+        };
+        entry.tasks = CallTasks::default();
+        self.foundation.roster.note(session, entry);
+        let (wiring, tasks) = (Arc::clone(&self.foundation.wiring), entry.tasks.clone());
+        let arguments = Arguments { id: session, wiring, dormant, first, tasks, is_rung, waiting };
+        match Actor::spawn_linked(None, Session, arguments, self.me.get_cell()).await {
+            Ok((actor, _)) => {
+                self.actors.insert(actor.get_id(), session);
+                entry.place = Place::Live(actor);
+                self.look_in(self.foundation.idle);
+            }
+            Err(SpawnErr::StartupFailed(error)) => self.died(session, &error),
+            Err(error @ (SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_))) => {
+                self.died(session, &error.into());
+            }
+        }
+    }
+}
 
 /// Reads the journal of a session that `opening` takes over, behind whatever an earlier incarnation still has in the queue.
 pub(super) async fn open(

@@ -9,6 +9,7 @@ mod compaction;
 mod delegate;
 mod doubt;
 mod draft;
+mod ending;
 mod failing;
 mod fold;
 mod grace;

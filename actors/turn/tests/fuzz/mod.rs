@@ -1,4 +1,4 @@
-//! The core against any sequence of what a shell could give it. Whatever happens, in whatever order: what `watch.rs` minds
+//! The core against any sequence of what a shell could give it. Whatever happens, in whatever order: what `watch/` minds
 //! is so after every record, and when the world is kind at last, everything comes to its end.
 //!
 //! `HERMOD_SEQUENCES` says how many sequences are lived through, or which (`2000..50000`), `HERMOD_SEQUENCE` which one

@@ -1,0 +1,120 @@
+//! What waits for the disk: in which order, and how much of it is written at once.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::Reply;
+use crate::{
+    model::{Body, Cause, Record, RunEnded, SessionId},
+    port::Write,
+};
+
+/// A batch is cut here, so that no commit makes the next one wait for long.
+const BATCH_WRITES: usize = 32;
+/// With more than this waiting, as when thousands of runs are revived, everybody waits for long anyhow, and fewer commits are
+/// all that helps.
+const BACKLOG: usize = 1_024;
+/// Where a batch is cut then.
+const BACKLOG_WRITES: usize = 256;
+/// Likewise, in bytes of records and of what goes into inboxes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What waits for the disk; shared with the task that commits, so that the disk does not wait for a message.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) waiting: VecDeque<(Write, Reply)>,
+    /// Whether there is a task that commits. It goes on as long as something waits.
+    pub(super) committing: bool,
+}
+
+pub(super) fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) type Batch = (Vec<Write>, Vec<Reply>);
+
+impl Queue {
+    /// Puts the append of a session in front; it has at most one, so nothing of it is overtaken.
+    pub(super) fn hurry(&mut self, session: SessionId) {
+        let of =
+            |(write, _): &(Write, Reply)| matches!(write, Write::Append(append) if append.session == session);
+        if let Some(append) = self.waiting.iter().position(of).and_then(|at| self.waiting.remove(at)) {
+            self.waiting.push_front(append);
+        }
+    }
+
+    /// The next batch, as much as a commit should carry; without one, nobody commits any more.
+    pub(super) fn cut(&mut self) -> Option<Batch> {
+        let most = if self.waiting.len() > BACKLOG { BACKLOG_WRITES } else { BATCH_WRITES };
+        let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while let Some((write, _)) = self.waiting.front() {
+            bytes += weight(write);
+            if !batch.is_empty() && (batch.len() >= most || bytes > BATCH_BYTES) {
+                break;
+            }
+            if let Some((write, reply)) = self.waiting.pop_front() {
+                batch.push(write);
+                replies.push(reply);
+            }
+        }
+        self.committing = !batch.is_empty();
+        self.committing.then_some((batch, replies))
+    }
+}
+
+/// Whether somebody waits for it: a stop does not queue behind the work of other sessions.
+pub(super) fn is_awaited(write: &Write) -> bool {
+    let Write::Append(append) = write else { return false };
+    let is_stop = |ended: &RunEnded| matches!(ended.ended.cause, Some(Cause::Stop { .. }));
+    append.records.iter().any(|record| {
+        matches!(&record.body, Body::RunStopping(_))
+            || matches!(&record.body, Body::RunEnded(ended) if is_stop(ended))
+    })
+}
+
+/// How much a write adds to its batch, roughly, in bytes.
+fn weight(write: &Write) -> usize {
+    let Write::Append(append) = write else { return 0 };
+    let body = |record: &Arc<Record>| match &record.body {
+        Body::SessionOpened(opened) => opened.prompt.len(),
+        Body::RunAccepted(accepted) => {
+            let system = accepted.spec.system.as_ref().map_or(0, |system| system.len());
+            accepted.input.len() + accepted.history.bytes() + system
+        }
+        Body::ModelAnswered(answered) => {
+            let message = &answered.message;
+            let calls: usize = message.calls.iter().map(|call| call.arguments.len()).sum();
+            message.text.len() + message.reasoning.len() + calls
+        }
+        Body::CallEnded(ended) => ended.end.content.len(),
+        Body::ChildEnded(ended) => ended.told.len(),
+        Body::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
+        Body::SummaryAnswered(answered) => answered.text.len(),
+        Body::MessageSteered(steered) => steered.text.len(),
+        Body::ApprovalRequested(request) => request.question.len(),
+        Body::TodoChanged(changed) => {
+            changed.items.0.iter().map(|item| 64 + item.id.len() + item.content.len()).sum()
+        }
+        Body::SessionRevived(_)
+        | Body::RunStopping(_)
+        | Body::RunEnded(_)
+        | Body::ModelStarted(_)
+        | Body::ModelFailed(_)
+        | Body::ModelWaiting(_)
+        | Body::LateSettled(_)
+        | Body::CallAdmitted(_)
+        | Body::CallStarted(_)
+        | Body::CallLost(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::SummaryStarted(_)
+        | Body::SummaryFailed(_)
+        | Body::ApprovalAnswered(_) => 0,
+    };
+    let founded = append.found.iter().flat_map(|founded| &founded.records);
+    let records: usize = append.records.iter().chain(founded).map(|record| 256 + body(record)).sum();
+    records + append.send.iter().map(|(_, item)| item.len()).sum::<usize>()
+}

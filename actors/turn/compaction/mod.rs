@@ -1,0 +1,159 @@
+//! When a view is too long, and what of it may go. Everything is measured: a view that cannot be made shorter is not
+//! compressed, and one that was compressed is not again before it has grown.
+//!
+//! Invariant: the view changes only at a boundary, before the first attempt of a model call or after the provider has
+//! said that it is too long; all other attempts show what the first one has shown.
+
+mod fold;
+mod need;
+mod rungs;
+
+use std::sync::Arc;
+
+use crate::{
+    model::{CallId, Density, ModelRef, Place},
+    turn::{
+        asking::{Asked, Asking},
+        run::{Run, Step},
+    },
+};
+
+/// Bytes of the first request of a conversation that stay when its round is gone.
+const FIRST: usize = 4_000;
+
+/// What is being done about the view of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Compacting {
+    /// The how-manieth compression of the run this is or will be, from 1.
+    pub(super) nth: u32,
+    /// The attempts at a summary.
+    pub(super) asking: Asking,
+    /// Up to where the attempt under way summarises.
+    pub(super) upto: Place,
+    /// Up to where the summary is to reach, once a call for it was started.
+    pub(super) aim: Option<Place>,
+    /// Up to where there is a summary, and it.
+    pub(super) told: Option<(Place, Arc<str>)>,
+    /// The calls that have added to it.
+    pub(super) chunks: u32,
+    /// Unusable answers in a row of the link that is asked.
+    pub(super) unusable: u32,
+    /// Whether nobody is asked for a summary any more.
+    pub(super) given_up: bool,
+    /// Whether nobody is before the run has to wait for it: ahead of that it has failed.
+    not_ahead: bool,
+    /// The bytes of the request behind the last compression, and their weight.
+    size: (usize, u64),
+}
+
+/// What a view needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing.
+    Nothing,
+    /// To be compressed up to here some time soon.
+    Soon(Place),
+    /// To be compressed up to here before the model is asked again.
+    Now(Place),
+    /// It is too long, and nothing of it may go.
+    Hopeless,
+}
+
+/// How much fits, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Over this the view is compressed.
+    pub(super) trigger: usize,
+    /// Over this no request is made.
+    pub(super) hard: usize,
+    /// What a summary may have, in tokens.
+    pub(super) summary: u64,
+    window: usize,
+    density: Density,
+}
+
+impl Compacting {
+    pub(super) const fn first(nth: u32, size: (usize, u64)) -> Self {
+        Self {
+            nth,
+            asking: Asking::first(0),
+            upto: Place { round: 0, step: 0 },
+            aim: None,
+            told: None,
+            chunks: 0,
+            unusable: 0,
+            given_up: false,
+            not_ahead: false,
+            size,
+        }
+    }
+
+    /// The summary, if it reaches as far as it should.
+    pub(super) fn ready(&self) -> Option<(Place, &Arc<str>)> {
+        let (place, summary) = self.told.as_ref()?;
+        (Some(*place) >= self.aim).then_some((*place, summary))
+    }
+}
+
+impl Room {
+    /// After a compression the view should not be longer.
+    pub(super) const fn target(self) -> usize {
+        self.trigger / 2
+    }
+
+    /// From here on a summary is made ahead, and the model is told.
+    const fn pressure(self) -> usize {
+        self.trigger / 10 * 7
+    }
+}
+
+impl Run {
+    /// The call for the summary that is wanted or under way.
+    pub(super) const fn summary_call(&self) -> CallId {
+        CallId::summary(self.id, self.compacting.nth)
+    }
+
+    /// Whether the view may change now: the model call has not been made, or was refused for its length.
+    pub(super) const fn is_at_boundary(&self) -> bool {
+        match &self.step {
+            Step::Asking(asking) => {
+                matches!(asking.state, Asked::Wanted(_)) && (asking.since.is_none() || asking.is_too_long)
+            }
+            Step::Acting(_) | Step::Said(_) => false,
+        }
+    }
+
+    /// Whether nothing is to be done about its view any more.
+    pub(super) const fn is_over(&self) -> bool {
+        self.stopping.is_some() || self.exhausted.is_some() || matches!(self.step, Step::Said(_))
+    }
+
+    /// Whether no model call of it has been made yet.
+    const fn is_at_its_first_call(&self) -> bool {
+        match &self.step {
+            Step::Asking(asking) => self.iteration == 1 && asking.since.is_none(),
+            Step::Acting(_) | Step::Said(_) => false,
+        }
+    }
+
+    /// Follows with the clock since when the model call is wanted.
+    pub(super) fn note_asked(&mut self, active_ms: u64) {
+        if matches!(&self.step, Step::Asking(asking) if matches!(asking.state, Asked::Wanted(_))) {
+            self.asked_since.get_or_insert(active_ms);
+        } else {
+            self.asked_since = None;
+        }
+    }
+
+    /// The model that the next call asks first.
+    fn next_model(&self) -> Option<&ModelRef> {
+        let link = match &self.step {
+            Step::Asking(asking) => match asking.tried.last().filter(|_| asking.is_too_long) {
+                Some(tried) => return Some(&tried.model),
+                None => asking.from,
+            },
+            Step::Acting(_) | Step::Said(_) => self.ladder.link(),
+        };
+        self.spec.chain.get(link)
+    }
+}

@@ -1,0 +1,135 @@
+//! From a view that is too long to a shorter one. A ladder: long results of old calls are left out; what is oldest is
+//! summarised, in several calls if it must be; what nobody summarises is left out; and if nothing may go, the run has
+//! failed.
+
+use std::sync::Arc;
+
+use super::{Compacting, Need, Room};
+use crate::{
+    model::{
+        Attempt, Body, CallId, Cause, ContextCompacted, Ended, Failure, FailureClass, Hasher, ModelFailed,
+        Outcome, Place, Rung, SessionId,
+    },
+    turn::{
+        Turn,
+        draft::Draft,
+        limits,
+        run::{Phase, Run, Step},
+    },
+};
+
+/// Compressions before one model call.
+const PASSES: u32 = 3;
+
+impl Draft {
+    /// Does about the view what can be done at once.
+    pub(in crate::turn) fn compress(&mut self) {
+        let mut passes = 0;
+        while passes < PASSES && self.refused.is_none() && self.compress_once() {
+            passes += 1;
+        }
+    }
+
+    fn compress_once(&mut self) -> bool {
+        let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.is_over()) else { return false };
+        let Compacting { chunks, given_up, asking, .. } = &run.compacting;
+        // What was asked for is taken, also where its own usage has shown that it was not needed yet: the run has paid for it.
+        if let Some((place, summary)) = run.compacting.ready() {
+            let by = if *chunks > 1 { Rung::Chunked } else { Rung::Summarised };
+            let summary = Some(Arc::clone(summary));
+            self.compact(by, place, summary);
+            return true;
+        }
+        let (to, now) = match self.turn.need(run) {
+            Need::Nothing => return false,
+            Need::Hopeless => {
+                let parts = self.turn.irreducible(run);
+                self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
+                return false;
+            }
+            Need::Soon(to) => (to, false),
+            Need::Now(to) => (to, true),
+        };
+        let target = self.turn.room(run).map_or(0, Room::target);
+        let size = limits::request_bytes(run, &self.turn);
+        if asking.since.is_none() && size.saturating_sub(self.turn.history.elidable(to)) <= target {
+            self.compact(Rung::Elided, to, None);
+            return true;
+        }
+        let nobody = run.spec.compression.as_deref().is_none_or(|compression| compression.chain.is_empty());
+        if now && (*given_up || nobody) {
+            let summary = self.turn.without(run);
+            self.compact(Rung::Dropped, to, Some(summary));
+            return true;
+        }
+        false
+    }
+
+    /// Whether a failed request can be made shorter.
+    pub(in crate::turn) fn is_too_long(&self, failure: &Failure) -> bool {
+        matches!(failure.class, FailureClass::ContextTooLong { .. })
+            && self.run().is_some_and(|run| run.spec.compression.is_some())
+    }
+
+    /// A request was too long: the next attempt shows a shorter view, if there is one.
+    pub(in crate::turn) fn too_long(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+        let Some(run) = self.run() else { return };
+        let model = run.asking().map(|started| started.model.clone());
+        let Step::Asking(asking) = &run.step else { return };
+        let times = model.map_or(0, |model| asking.failed_as(&model, &failure.class));
+        let retry_at = (times < PASSES).then_some(self.now.at);
+        let failure = failure.clone();
+        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        if retry_at.is_none()
+            && let Some(parts) = self.run().map(|run| self.turn.irreducible(run))
+        {
+            self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
+        }
+    }
+
+    /// The view switches.
+    fn compact(&mut self, by: Rung, to: Place, summary: Option<Arc<str>>) {
+        let Some(run) = self.run() else { return };
+        let density = self.turn.next_density(run);
+        let tokens = |run: &Run, turn: &Turn| density.tokens(limits::request_bytes(run, turn) as u64);
+        let before = tokens(run, &self.turn);
+        let waited_ms = run.asked_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
+        let compacted = ContextCompacted {
+            run: run.id,
+            lineage: self.lineage(),
+            by,
+            to,
+            summary,
+            before,
+            after: 0,
+            waited_ms,
+        };
+        self.push_measured(Body::ContextCompacted(Box::new(compacted)), |turn, body| {
+            if let (Body::ContextCompacted(compacted), Phase::Running(run)) = (body, &turn.phase) {
+                compacted.after = tokens(run, turn);
+            }
+        });
+    }
+
+    /// The id of the conversation as it goes on: its order is that of time, and it is the same whoever decides it.
+    fn lineage(&self) -> SessionId {
+        let mut hasher = Hasher::default();
+        hasher.part(&self.turn.session.bits().to_be_bytes());
+        hasher.part(&self.turn.last.to_be_bytes());
+        let hash = hasher.finish();
+        let chance = hash.as_bytes().iter().take(10).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
+        let ms = u128::from(u64::try_from(self.now.at.0).unwrap_or(0));
+        SessionId::from_bits(ms << 80 | chance)
+    }
+}
+
+impl Turn {
+    /// What stands for what is left out without a summary.
+    fn without(&self, run: &Run) -> Arc<str> {
+        let notes = run.compacting.told.as_ref().map(|(_, notes)| notes).or(self.summary.as_ref());
+        let notes = notes.map_or_else(String::new, |notes| format!("{notes}\n\n"));
+        let marker = "[More of the conversation was left out here, and nobody could summarise it.]";
+        let notes = notes.strip_suffix(&format!("{marker}\n\n")).unwrap_or(&notes);
+        format!("{notes}{marker}").into()
+    }
+}

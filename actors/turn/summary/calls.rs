@@ -1,0 +1,205 @@
+//! The calls for summaries: how they begin, what their ends mean, and when nobody is asked any more.
+
+use std::sync::Arc;
+
+use super::PROMPT;
+use crate::{
+    model::{
+        Amounts, Answer, Attempt, Body, CallId, Density, Dimension, Failure, FailureClass, Hasher,
+        ModelFailed, ModelRef, ModelStarted, NotAnswered, SummaryAnswered, SummaryStarted, Unusable,
+    },
+    turn::{Input, asking::Asked, compaction::Need, draft::Draft, failing::reason, limits, run::Run},
+};
+
+/// How often a model is asked again that fails, or whose answer is no summary.
+const TRIES: u32 = 2;
+/// How often one is asked again for what is not its fault.
+const OURS: u32 = 3;
+/// The pause before a model is asked again, in milliseconds.
+const PAUSE_MS: u64 = 1_000;
+
+impl Draft {
+    /// Takes in what is said of a call for a summary; says whether it was that.
+    pub(in crate::turn) fn heard_of_summary(&mut self, input: &Input) -> bool {
+        if let Input::Leased { call, attempt, model } = input
+            && call.is_summary()
+        {
+            self.ask_for_summary((*call, *attempt), model);
+        } else if let Input::NoLease { call, attempt, skipped } = input
+            && call.is_summary()
+        {
+            self.no_summary((*call, *attempt), skipped);
+        } else if let Input::Answered { started, answer, .. } = input
+            && started.call.is_summary()
+        {
+            self.summary_answered(started, answer);
+        } else if let Input::ModelFailed { call, attempt, failure, .. } = input
+            && call.is_summary()
+        {
+            self.summary_failed((*call, *attempt), failure);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Starts an attempt at a summary.
+    fn ask_for_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
+        let Some(run) = self.run().filter(|_| self.may_start()) else { return };
+        let compacting = &run.compacting;
+        let is_wanted = run.summary_call() == call
+            && compacting.asking.attempt == attempt
+            && matches!(compacting.asking.state, Asked::Wanted(_));
+        let (Need::Now(to) | Need::Soon(to)) = self.turn.need(run) else { return };
+        let Some(room) = self.turn.room(run).filter(|_| is_wanted) else { return };
+        let density = self.turn.density(run, model);
+        let bytes = density.bytes(self.turn.chunk(run, model, room.summary));
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let from = self.turn.summarised(compacting);
+        let (told, upto) = self.turn.history.transcript(from, to, bytes);
+        let text = self.turn.material(compacting, &told);
+        let bytes = (PROMPT.len() + text.len()) as u64;
+        let likely = density.tokens(bytes);
+        let input = likely.saturating_add(likely / 4);
+        let output = run.spec.traits_of(model).max_output.unwrap_or(u64::MAX).min(room.summary);
+        let price = run.spec.traits_of(model).price;
+        let known = price.filter(|price| price.holds_for(likely));
+        let reserved = Amounts {
+            tokens: Some(input.saturating_add(output)),
+            usd: limits::money(run, known, (input, output)),
+            ..Amounts::default()
+        };
+        if let Some(why) = no_allowance(run, &reserved) {
+            let failure = Failure::new(FailureClass::NotMade, why);
+            return self.give_up_summary((call, attempt), failure);
+        }
+        let mut hasher = Hasher::default();
+        hasher.part(text.as_bytes());
+        let asked = ModelStarted {
+            call,
+            attempt,
+            model: model.clone(),
+            view: self.turn.last,
+            request: hasher.finish(),
+            bytes,
+            max_tokens: output,
+            prefix: None,
+            reserved,
+            price,
+            incarnation: self.turn.incarnation,
+        };
+        self.push(Body::SummaryStarted(Box::new(SummaryStarted { asked: Arc::new(asked), upto, to })));
+    }
+
+    /// Whether this is the attempt at a summary that is under way.
+    fn is_summarising(&self, call: CallId, attempt: Attempt) -> bool {
+        let started = self.run().and_then(|run| run.compacting.asking.started());
+        started.is_some_and(|started| started.call == call && started.attempt == attempt)
+    }
+
+    /// A model has answered; what is no summary is asked for again, and then elsewhere.
+    fn summary_answered(&mut self, started: &ModelStarted, answer: &Answer) {
+        let (call, attempt) = (started.call, started.attempt);
+        let Some(run) = self.run().filter(|_| self.is_summarising(call, attempt)) else {
+            return self.late(started, answer);
+        };
+        let text = answer.message.text.trim();
+        // What requests have says nothing of what is written.
+        let most = usize::try_from(Density::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
+        let unusable = match text.len() {
+            0 => Some(Unusable::Empty),
+            length if length > most.saturating_mul(2) => Some(Unusable::TooLong),
+            _ => None,
+        };
+        let links = run.spec.compression.as_deref().map_or(&[][..], |compression| &compression.chain);
+        let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
+        let fallback = (unusable.is_some() && run.compacting.unusable + 1 >= TRIES).then_some(link + 1);
+        let text = if unusable.is_some() { "" } else { text };
+        self.push(Body::SummaryAnswered(SummaryAnswered {
+            call,
+            attempt,
+            text: text.into(),
+            unusable,
+            fallback,
+            usage: answer.usage,
+        }));
+    }
+
+    /// An attempt at a summary failed.
+    pub(in crate::turn) fn summary_failed(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+        if !self.is_summarising(call, attempt) {
+            return;
+        }
+        let Some(run) = self.run() else { return };
+        let asking = &run.compacting.asking;
+        let Some(model) = asking.started().map(|started| &started.model) else { return };
+        let times = asking.failed_as(model, &failure.class) + 1;
+        let again = match &failure.class {
+            FailureClass::Interrupted => Some(0),
+            FailureClass::Lost
+            | FailureClass::NotMade
+            | FailureClass::OutputCap { .. }
+            | FailureClass::ContextTooLong { .. } => (times < OURS).then_some(0),
+            FailureClass::Overloaded
+            | FailureClass::Server
+            | FailureClass::Timeout { .. }
+            | FailureClass::Network
+            | FailureClass::Cut => (times < TRIES).then_some(PAUSE_MS),
+            FailureClass::RateLimited { .. }
+            | FailureClass::NotAnApi
+            | FailureClass::Auth
+            | FailureClass::QuotaExhausted { .. }
+            | FailureClass::InvalidRequest
+            | FailureClass::ContentRefused
+            | FailureClass::ModelNotFound
+            | FailureClass::Cancelled => None,
+        };
+        let chain = run.spec.compression.as_deref().map_or(&[][..], |compression| &compression.chain);
+        let next = asking.may_ask(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
+        let fallback = next.filter(|_| again.is_none());
+        let retry_at = again.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
+        let failure = failure.clone();
+        self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+    }
+
+    /// Nobody can be asked for a summary now: it is not waited for.
+    fn no_summary(&mut self, (call, attempt): (CallId, Attempt), skipped: &[NotAnswered]) {
+        let failure = skipped.first().map(reason).cloned();
+        let failure =
+            failure.unwrap_or_else(|| Failure::new(FailureClass::NotMade, "there is no model to ask"));
+        self.give_up_summary((call, attempt), failure);
+    }
+
+    /// Nobody is asked for this summary any more.
+    pub(in crate::turn) fn give_up_summary(&mut self, (call, attempt): (CallId, Attempt), failure: Failure) {
+        let is_wanted = self.run().is_some_and(|run| {
+            let asking = &run.compacting.asking;
+            run.summary_call() == call
+                && asking.attempt == attempt
+                && matches!(asking.state, Asked::Wanted(_))
+        });
+        if is_wanted && self.may_start() {
+            let (retry_at, fallback) = (None, None);
+            self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+        }
+    }
+
+    /// A summary is of no use any more: its call is given up.
+    pub(in crate::turn) fn cancel_summary(&mut self) {
+        let Some(started) = self.run().and_then(|run| run.compacting.asking.started()) else { return };
+        let (call, attempt) = (started.call, started.attempt);
+        let failure = self.given_up((call, attempt), "its run needs no summary any more");
+        let (retry_at, fallback) = (None, None);
+        self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+    }
+}
+
+/// Why there is no allowance for a summary: it must leave room for the call that it is for, and for the last one.
+fn no_allowance(run: &Run, reserved: &Amounts) -> Option<String> {
+    let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
+        let left = run.left(dimension)?;
+        let needs = reserved.get(dimension).unwrap_or(0);
+        (needs > left / 3).then(|| format!("the run's {} do not suffice for a summary", dimension.name()))
+    });
+    tokens.or(usd)
+}

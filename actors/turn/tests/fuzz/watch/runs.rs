@@ -1,0 +1,112 @@
+//! Runs: how they begin, are stopped, end and go on.
+
+use std::sync::Arc;
+
+use super::{Run, State, Watch};
+use crate::{
+    model::{
+        BudgetRaised, Cause, Ended, Finish, Message, Outcome, RunEnded, RunExhausted, RunId, RunReopened,
+        RunSpec, RunStopping, Usage,
+    },
+    turn::{
+        Turn,
+        tests::fuzz::{hold, money::Held},
+    },
+};
+
+impl Watch {
+    pub(super) fn accepted(&mut self, id: RunId, spec: &Arc<RunSpec>) -> Result<(), String> {
+        hold!(self.run(id).is_err(), "{id} is accepted twice");
+        let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
+        let state = if is_idle { State::Running } else { State::Queued };
+        if is_idle {
+            self.runs.iter_mut().for_each(|run| run.reopenable = false);
+        }
+        let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
+        self.runs.push(Run {
+            id,
+            spec,
+            state,
+            exhausted: None,
+            usage,
+            made: (0, 0),
+            unmade: 0,
+            held,
+            legs: 1,
+            reopenable: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn stopping(&mut self, stopping: &RunStopping) -> Result<(), String> {
+        let run = self.running(stopping.run)?;
+        hold!(run.state == State::Running, "{stopping:?} again");
+        run.state = State::Stopping;
+        self.family.stopping(stopping.run, &stopping.ended);
+        Ok(())
+    }
+
+    pub(super) fn exhausted(&mut self, exhausted: &RunExhausted) -> Result<(), String> {
+        hold!(self.asked.is_none() && self.summaries.is_idle(), "{exhausted:?} while a model is asked");
+        let run = self.running(exhausted.run)?;
+        hold!(run.state == State::Running, "{exhausted:?} while its run is being stopped");
+        hold!(run.exhausted.is_none(), "{exhausted:?} again");
+        hold!(run.made.0 > 0, "{exhausted:?} of a run without an answer");
+        run.exhausted = Some(exhausted.refusal.clone());
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, ended: &RunEnded, turn: &Turn) -> Result<(), String> {
+        let (asked, finish) = (self.asked.is_some() || !self.summaries.is_idle(), self.finish);
+        let run = self.run(ended.run)?;
+        let was = std::mem::replace(&mut run.state, State::Ended);
+        hold!(was != State::Ended, "{ended:?} again");
+        run.reopenable = was != State::Queued && ended.ended.outcome == Outcome::BudgetExhausted;
+        hold!((run.usage, run.made.0) == (ended.usage, ended.iterations), "{run:?} ends as {ended:?}");
+        if was == State::Queued {
+            self.shown.forget(ended.run);
+            return Ok(());
+        }
+        hold!(!asked, "{ended:?} while a model is asked");
+        if let (Some(refusal), State::Running) = (run.exhausted.clone(), was) {
+            let in_time = matches!(ended.ended.cause, Some(Cause::Stop { .. } | Cause::Time { .. }));
+            let as_it_began =
+                ended.ended == Ended::because(Outcome::BudgetExhausted, Cause::Limit { refusal });
+            hold!(in_time || as_it_began, "an exhausted run ends as {ended:?}");
+        }
+        self.calls.close()?;
+        self.family.run_ended(ended.run)?;
+        if ended.ended.outcome == Outcome::Completed {
+            hold!(matches!(finish, Some(Finish::Stop | Finish::ToolCalls)), "completed by {finish:?}");
+            let (view, _) = turn.render(crate::turn::Cursor::default());
+            let mut said = view.iter().rev().filter_map(|message| match message {
+                Message::Assistant(said) if said.calls.is_empty() => Some(&said.text),
+                Message::Assistant(_) | Message::System(_) | Message::User(_) | Message::Tool { .. } => None,
+            });
+            hold!(said.next().is_some_and(|text| !text.trim().is_empty()), "completed without a word");
+            let untold = self.shown.untold(ended.run);
+            hold!(untold.is_none(), "completed, and its model was not shown {untold:?}");
+        }
+        (self.again, self.failed) = (false, None);
+        if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
+            next.state = State::Running;
+            self.runs.iter_mut().for_each(|run| run.reopenable = false);
+        }
+        Ok(())
+    }
+
+    pub(super) fn raised(&mut self, raised: &BudgetRaised) -> Result<(), String> {
+        let run = self.run(raised.run)?;
+        hold!(matches!(run.state, State::Queued | State::Running), "{raised:?} of {run:?}");
+        Ok(())
+    }
+
+    pub(super) fn reopened(&mut self, reopened: &RunReopened) -> Result<(), String> {
+        let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
+        hold!(is_idle, "{reopened:?} while another run has not ended");
+        let run = self.run(reopened.run)?;
+        hold!(run.reopenable && reopened.leg == run.legs + 1, "{reopened:?} of {run:?}");
+        (run.state, run.legs, run.exhausted) = (State::Running, reopened.leg, None);
+        Ok(())
+    }
+}
