@@ -146,9 +146,9 @@ async fn end_once_more(state: &Path) {
     let Rows::Records(records) = journal.read(last).await.expect("its last record") else {
         unreachable!("records");
     };
-    let record: Record = records[0].record.clone();
+    let record = Arc::clone(&records[0].record);
     assert!(matches!(record.body, Body::RunEnded(_)), "{record:?}");
-    let append = Append::new(session, opened.incarnation, opened.last + 1, vec![Arc::new(record)]);
+    let append = Append::new(session, opened.incarnation, opened.last + 1, vec![record]);
     let written = commit(&journal, Write::Append(Box::new(append))).await;
     assert!(matches!(written, Written::Appended(_)), "{written:?}");
 }

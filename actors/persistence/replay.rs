@@ -8,9 +8,9 @@ use crate::{
 };
 
 /// Records read at once on replay.
-const PAGE: usize = 1_000;
-/// Pages that are read while one is folded: to read one takes twice as long.
-const AHEAD: usize = 2;
+const PAGE: usize = 500;
+/// Pages that are read while one is folded: to read one takes four times as long, and who reads is not to wait for who folds.
+const AHEAD: usize = 4;
 
 /// Reads a session's records from `from` on, page by page, and hands each to `each`; behind a page that is full, a journal
 /// that reads on threads of its own reads the next [`AHEAD`] ones meanwhile.

@@ -25,7 +25,7 @@ use super::{
 
 /// So many bytes of rows are read and decoded within 0.2 ms; so many records have more.
 const SHORT: usize = 64 * 1024;
-const MANY: Seq = 512;
+const MANY: Seq = 256;
 
 /// Up to so many places away a row is reached by walking: it stands on the same page as a rule, and to look for it costs as
 /// much as ten steps.
