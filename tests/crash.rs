@@ -11,7 +11,7 @@ use std::{
 use common::{World, object, stderr};
 use hermod::store::redb::{Durability, RedbJournal};
 use hermod_actors::{
-    model::{Body, Record, SessionId},
+    model::{Body, SessionId},
     port::{Append, Journal, Read, Rows, Write, Written},
 };
 use serde_json::Value;
