@@ -56,7 +56,12 @@ impl Segments {
     /// these; else where these are not much longer, so that the lengths of what is not full go down by half each: there are
     /// few pieces, and a byte is seldom copied again.
     pub fn close(&mut self) {
-        let mut bytes = Bytes::from(std::mem::take(&mut self.open));
+        let mut open = std::mem::take(&mut self.open);
+        // Its room is no more than a piece has.
+        if open.capacity() > 2 * open.len().min(PIECE / 2) {
+            open.shrink_to_fit();
+        }
+        let mut bytes = Bytes::from(open);
         while let Some(Piece::Bytes(last)) = self.pieces.last_mut()
             && last.len() + bytes.len() <= PIECE
             && (last.is_unique() || last.len() < 2 * bytes.len())

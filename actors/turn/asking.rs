@@ -16,6 +16,8 @@ pub(super) struct Asking {
     pub(super) is_repeated: bool,
     /// Whether a provider has said that its request is too long, and nothing was done about that yet.
     pub(super) is_too_long: bool,
+    /// Whether a model may have read one of its requests that have failed: not all were turned away.
+    pub(super) has_shown: bool,
     /// What its requests say of a budget that is nearly used up.
     pub(super) warning: Option<Arc<str>>,
     /// What they say of a view that is nearly full, once the first of them was made: all say the same.
@@ -68,6 +70,7 @@ impl Asking {
             attempt: 1,
             is_repeated: false,
             is_too_long: false,
+            has_shown: false,
             warning: None,
             pressure: None,
             since: None,
@@ -153,12 +156,6 @@ impl Asking {
     /// Whether this call has asked the model.
     pub(super) fn has_tried(&self, model: &ModelRef) -> bool {
         self.of(model).is_some()
-    }
-
-    /// Whether a request of it may have reached a model.
-    pub(super) fn was_made(&self) -> bool {
-        let was_made = |(class, _): &(&str, u32)| *class != FailureClass::NotMade.name();
-        self.started().is_some() || self.tried.iter().any(|tried| tried.failures.iter().any(was_made))
     }
 
     /// The last failure.

@@ -211,9 +211,9 @@ impl Turn {
         self.learn(class, failed.call);
         let Some(asking) = self.asked(failed.call) else { return };
         let was_started = asking.started().is_some();
-        let spent = match (&asking.state, billing(class)) {
-            (Asked::Started(started), Billing::Everything) => started.reserved,
-            (Asked::Started(_) | Asked::Wanted(_), _) => Amounts::default(),
+        let (spent, was_read) = match (&asking.state, billing(class)) {
+            (Asked::Started(started), Billing::Everything) => (started.reserved, true),
+            (Asked::Started(_) | Asked::Wanted(_), _) => (Amounts::default(), false),
         };
         if let Some(model) = asking.started().map(|started| started.model.clone()) {
             let patience = match failed.fallback {
@@ -232,19 +232,21 @@ impl Turn {
             _ => None,
         };
         asking.attempt = failed.attempt + 1;
-        asking.is_too_long |= matches!(class, FailureClass::ContextTooLong { .. });
+        let is_too_long = matches!(class, FailureClass::ContextTooLong { .. });
+        asking.is_too_long |= is_too_long;
+        // Of what is too long nothing could ever go otherwise.
+        asking.has_shown |= was_read || was_started && is_too_long;
+        let has_shown = asking.has_shown;
         let uncounted = class.reset_is_known().then_some(now.active_ms);
         asking.state = Asked::Wanted(failed.retry_at.map(|until| Pause { from: now.at, until, uncounted }));
         if let Phase::Running(run) = &mut self.phase {
             run.caps.extend(cap);
             run.spent.add(&spent);
-            let was_made = !matches!(class, FailureClass::NotMade);
-            if was_started && was_made {
-                run.unshown = None;
-            }
+            run.unshown = run.unshown.filter(|_| !has_shown);
             // Started and given up in one append: that is no iteration, as the account says too.
-            let is_uncounted = was_started && !was_made && run.stopping.is_some() && failed.attempt == 1;
-            run.not_iterations += u32::from(is_uncounted && !run.is_in_grace());
+            let is_uncounted = run.stopping.is_some() && matches!(class, FailureClass::NotMade);
+            let is_first = was_started && failed.attempt == 1;
+            run.not_iterations += u32::from(is_uncounted && is_first && !run.is_in_grace());
         }
     }
 

@@ -180,7 +180,7 @@ impl Run {
     /// Whether a request may have shown a model what stands in the view.
     pub(super) fn has_shown(&self) -> bool {
         match &self.step {
-            Step::Asking(asking) => asking.was_made(),
+            Step::Asking(asking) => asking.has_shown || asking.started().is_some(),
             Step::Acting(_) | Step::Said(_) => true,
         }
     }

@@ -99,7 +99,7 @@ impl Turn {
         }
     }
 
-    pub(in crate::turn) fn compacted(&mut self, compacted: &ContextCompacted) {
+    fn compacted(&mut self, compacted: &ContextCompacted) {
         let todo = self.todo();
         match compacted.by {
             Rung::Elided => self.history.elide(compacted.to),

@@ -47,7 +47,7 @@ impl Turn {
     }
 
     /// How many tokens the requests of the model have that the next call asks first.
-    pub(in crate::turn) fn next_density(&self, run: &Run) -> Density {
+    pub(super) fn next_density(&self, run: &Run) -> Density {
         run.next_model().map_or(Density::GUESS, |model| self.density(run, model))
     }
 
@@ -93,7 +93,7 @@ impl Turn {
     }
 
     /// What a request that cannot be made shorter consists of.
-    pub(in crate::turn) fn irreducible(&self, run: &Run) -> Irreducible {
+    pub(super) fn irreducible(&self, run: &Run) -> Irreducible {
         let density = self.next_density(run);
         let tokens = |bytes: usize| density.tokens(bytes as u64);
         let (request, last) = self.history.least(run.unshown);

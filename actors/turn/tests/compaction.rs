@@ -349,15 +349,21 @@ fn a_summary_that_was_waited_for_is_taken_at_once() {
 /// A run ends with results that no request has shown, and goes on with a view that is too long: they are shown first.
 #[test]
 fn what_a_run_that_goes_on_was_not_shown_yet_stays_in_its_view() {
-    check_unshown(&[], &["run.ended"]);
+    check_unshown(|_| (), &[], &["run.ended"]);
     // A request that is given up where it starts shows nothing.
     let lease = Input::Leased { call: model(1, 22), attempt: 1, model: "p/m".parse().unwrap() };
-    check_unshown(&[lease], &["model.started", "run.stopping", "model.failed", "run.ended"]);
+    check_unshown(|_| (), &[lease], &["model.started", "run.stopping", "model.failed", "run.ended"]);
+    // Nor does one that the provider turns away.
+    let turned_away = |driver: &mut Driver| {
+        driver.lease(model(1, 22), 1);
+        driver.fail(FailureClass::Overloaded);
+    };
+    check_unshown(turned_away, &[], &["run.ended"]);
 }
 
-/// `last` comes together with the end of the run's time, which makes these records.
+/// `then` is done behind the results; `last` comes together with the end of the run's time, which makes these records.
 #[track_caller]
-fn check_unshown(last: &[Input], expect: &[&str]) {
+fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]) {
     let trigger = |spec: &mut Arc<RunSpec>, percent| {
         let compression = Arc::make_mut(spec).compression.as_mut().unwrap();
         Arc::make_mut(compression).trigger = percent;
@@ -372,6 +378,7 @@ fn check_unshown(last: &[Input], expect: &[&str]) {
         task.answer(iteration, 1);
     }
     let mut driver = task.driver;
+    then(&mut driver);
     driver.pass(WALL);
     assert_eq!(driver.feed_all(&[last, &[Input::Woke]].concat()), expect);
     trigger(&mut driver.turn.reopenable.as_mut().unwrap().spec, 50);
