@@ -100,10 +100,7 @@ impl Leases {
                         until.map(|until| self.pause(candidates, &links, (until, now))),
                     ));
                 }
-                Next::Nobody => {
-                    let skipped = candidates.iter().map(|link| self.skipped(&link.model, now));
-                    return Err(NoLease::Nobody(skipped.collect()));
-                }
+                Next::Nobody => return Err(NoLease::Nobody(self.not_asked(candidates, now))),
             };
             if let Some(lease) = self.lease(link, now, &mut permit) {
                 return Ok(lease);
@@ -147,6 +144,11 @@ impl Leases {
             | None => None,
         };
         Pause { until, reason: reason.unwrap_or("limits") }
+    }
+
+    /// Why each of these links is not asked.
+    pub(crate) fn not_asked(&self, candidates: &[Candidate], now: Timestamp) -> Vec<NotAnswered> {
+        candidates.iter().map(|link| self.skipped(&link.model, now)).collect()
     }
 
     /// When the first of these links that is closed can be asked again, if that is known.

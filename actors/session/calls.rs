@@ -19,6 +19,9 @@ use crate::{
     turn::{Effect, Input, Outlook, Turn},
 };
 
+/// A summary waits no longer than this, in milliseconds, for a model that is not asked at present.
+const SUMMARY_MS: u64 = 1_000;
+
 /// The running tasks of one session. The supervisor holds them too: it revives a session only when they have ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallTasks(Arc<Running>);
@@ -180,7 +183,9 @@ impl Tasks {
         Begun::Wait(self.tasks.spawn(async move {
             let _vigil = vigil;
             let said = if call.asks_model() {
-                match seek::lease(&wiring, &candidates, &published).await {
+                // What a summary is for goes without one rather than wait for who does not answer.
+                let most_ms = call.is_summary().then_some(SUMMARY_MS);
+                match seek::lease(&wiring, &candidates, &published, most_ms).await {
                     Ok(lease) => Inner::Leased(
                         Input::Leased { call, attempt, model: lease.admission.model().clone() },
                         lease,

@@ -21,11 +21,13 @@ const LOOK_AGAIN: u64 = 60_000;
 const FULL: &str = "as many calls as may be are under way";
 const STARTING: &str = "others find out whether it can be asked";
 
-/// Waits until a link of the chain can be asked, or until it is known that none can be before a named time.
+/// Waits until a link of the chain can be asked, or until it is known that none can be before a time that a provider has named;
+/// with `most_ms`, that none can be within so many milliseconds.
 pub(super) async fn lease(
     wiring: &Wiring,
     candidates: &[Candidate],
     published: &Published,
+    most_ms: Option<u64>,
 ) -> Result<Lease, Arc<[NotAnswered]>> {
     let (mut permit, mut queued) = (None, None);
     let (mut long, mut is_long) = (pin!(sleep(LONG)), false);
@@ -53,6 +55,11 @@ pub(super) async fn lease(
                         published.publish(|| Piece::Waits { reason: FULL, until: None });
                     }
                 }
+            }
+            Err(NoLease::Wait(Some(Pause { until, .. })))
+                if most_ms.is_some_and(|most_ms| until.ms_since(now) > most_ms) =>
+            {
+                return Err(wiring.leases.not_asked(candidates, now).into());
             }
             Err(NoLease::Wait(pause)) => {
                 // Else it would keep room that it does not want.

@@ -5,10 +5,14 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use hermod_actors::{
     RunRequest, RunResult, Runtime,
-    model::{Event, EventBody, Failure, FailureClass, Kind, Outcome, RunStatus, StopReason},
+    model::{
+        Body, CallEnd, Compression, EffectClass, Event, EventBody, Failure, FailureClass, Kind, ModelTraits,
+        Outcome, RunStatus, Rung, StopReason,
+    },
     port::{Clock, Journal, JournalError, Read, ReadError, Rows, Write, Written},
-    testkit::{MemoryJournal, VirtualClock, says},
+    testkit::{MemoryJournal, ScriptedTool, VirtualClock, calls, says},
 };
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{SLOW_DOWN, Side, limited, of, run, start, works};
@@ -175,4 +179,39 @@ async fn a_wait_that_is_over_when_it_can_be_recorded_is_followed_by_another_one(
         let ended = tokio::time::timeout(Duration::from_mins(1), runtime.wait(run, None)).await;
         assert_eq!(ended.expect("it goes on").expect("it ends").text(), Some("from the first"));
     }
+}
+
+/// Who is to summarise cannot be reached; the run's own model answers.
+#[tokio::test(start_paused = true)]
+async fn a_summary_is_not_waited_for() {
+    let main = Side::new(|_, _, before| match before < 400 {
+        true => Ok(calls(&[("tell", json!({"n": before}))])),
+        false => Ok(says("done")),
+    });
+    let nobody = Side::failing(usize::MAX, FailureClass::Network);
+    let (journal, clock) = (MemoryJournal::new(), Arc::new(VirtualClock::new(1)));
+    let mut world = of(&[&main, &nobody], (&journal, &clock));
+    let tell = ScriptedTool::saying("tell", EffectClass::Pure, &"x".repeat(500));
+    world.tools = vec![Arc::new(tell)];
+    let spec = &mut world.defaults.spec;
+    let known = ModelTraits { window: Some(32_768), ..ModelTraits::default() };
+    (spec.traits, spec.tools, spec.limits.max_tokens) = (vec![known], vec!["tell".into()], 1_000);
+    let chain = vec![spec.chain.remove(1)];
+    let traits = vec![known];
+    let compression = Compression { chain, traits, trigger: 50, protect_last: 20, ahead: true };
+    spec.compression = Some(Arc::new(compression));
+    let runtime = Runtime::start(world).await.expect("the runtime starts");
+    let began = Instant::now();
+    let result = run(&runtime).await;
+    assert_eq!(result.text(), Some("done"), "{}", result.ended);
+    let records = runtime.journal(result.session, 1).await.expect("its journal");
+    let waited = records.iter().filter_map(|(_, record)| match &record.body {
+        Body::ContextCompacted(compacted) if compacted.by == Rung::Dropped => Some(compacted.waited_ms),
+        _ => None,
+    });
+    let waited: Vec<u64> = waited.collect();
+    assert!(waited.len() > 2 && waited.iter().all(|ms| *ms <= 2_100), "{waited:?} ms");
+    // Behind its first failures it is not asked for a while.
+    assert!(nobody.asked().len() <= 6, "{:?}", nobody.asked());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
