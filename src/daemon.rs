@@ -188,12 +188,18 @@ pub struct Endpoints {
     limits: ProviderDefaults,
     providers: BTreeMap<Arc<str>, (Arc<dyn Provider>, usize)>,
     stages: Vec<Running>,
+    left_out: Vec<(ModelRef, String)>,
 }
 
 impl Endpoints {
     /// None yet: of the providers that were found, and of the scripts kept in `state`.
     pub fn new(found: Vec<Found>, state: PathBuf, limits: ProviderDefaults) -> Self {
-        Self { found, state, limits, providers: BTreeMap::new(), stages: Vec::new() }
+        Self { found, state, limits, providers: BTreeMap::new(), stages: Vec::new(), left_out: Vec::new() }
+    }
+
+    /// The models that were to be asked beside the runs and cannot be had, each with the reason.
+    pub fn left_out(&self) -> &[(ModelRef, String)] {
+        &self.left_out
     }
 
     /// The providers that were found.
@@ -225,6 +231,9 @@ impl Endpoints {
         for link in spec.asides() {
             if let Err(error) = self.offer_one(&link.provider, spec, variables).await {
                 tracing::warn!(model = %link, %error, "it cannot be asked beside runs");
+                if self.left_out.iter().all(|(known, _)| known != link) {
+                    self.left_out.push((link.clone(), error.to_string()));
+                }
             }
         }
         missing

@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    path::PathBuf,
     process::Stdio,
 };
 
@@ -186,6 +187,30 @@ fn a_conversation_goes_on_with_its_history() {
     assert_eq!(runs, 2);
     // The second text is short: that its request is longer than the first is the history in it.
     assert!(read.len() >= 2 && read[0] > 1000 && read.last() > read.first(), "{read:?}");
+}
+
+/// Its prompt names its folder: from another one it goes on there, and a new one is only taken by name.
+#[test]
+fn a_conversation_goes_on_in_its_folder() {
+    let world = World::new();
+    world.ok(&["run", &world.script(&json!([{ "say": "yes", "repeat": "forever" }])), "hi"]);
+    let above = world.work().parent().unwrap().to_owned();
+    let from_above = |more: &[&str]| {
+        let mut command = world.hermod(&["run", "--resume", "last", "and now?"]);
+        let output = command.args(more).current_dir(&above).output().unwrap();
+        (output.status.code().unwrap(), stderr(&output))
+    };
+    let check = |more: &[&str], folder: PathBuf| {
+        assert_eq!(from_above(more).0, 0, "{more:?}");
+        let shown = object(&world.ok(&["runs", "show", "last", "--json"]));
+        assert_eq!(shown["spec"]["workspace"], json!(folder.canonicalize().unwrap()));
+    };
+    check(&[], world.work());
+    check(&["--workspace", "other", "--create"], above.join("other"));
+    check(&[], above.join("other"));
+    fs::remove_dir(above.join("other")).unwrap();
+    let (code, told) = from_above(&[]);
+    assert!(code == 2 && told.contains("--workspace DIR names another folder"), "{code}: {told}");
 }
 
 #[test]

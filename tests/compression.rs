@@ -77,3 +77,16 @@ fn a_lineage_stands_for_its_session() {
         &format!("--resume: there is no run or session `{nobody}`"),
     );
 }
+
+#[test]
+fn a_model_that_cannot_be_asked_for_summaries_is_told() {
+    let long = Long::new();
+    let mut command = long.hermod(&["run", &long.script, "again"]);
+    let output = command.env("HERMOD_AUXILIARY__COMPRESSION__CHAIN", "nope/x").output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(
+        told.contains("beside    nope/x is not asked for summaries: there is no provider `nope`"),
+        "{told}"
+    );
+}

@@ -10,6 +10,7 @@ use std::{
 };
 
 use common::{World, texts};
+use hermod_actors::model::Kind;
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -55,6 +56,15 @@ fn json_says_exactly_what_there_is_and_hides_nothing() {
     assert_eq!(result["answer_source"], "final");
     let roles: Vec<_> = result["messages"].as_array().expect("messages").iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "tool", "assistant"]);
+}
+
+/// Every kind of record that `hermod journal` prints is described in `docs/json.md`.
+#[test]
+fn every_kind_of_record_is_described() {
+    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md")).expect("docs");
+    let described = |kind: &&Kind| docs.contains(&format!("`{}`", kind.name()));
+    let missing: Vec<_> = Kind::ALL.iter().filter(|kind| !described(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in docs/json.md");
 }
 
 /// Every field of a JSON object that a command prints is described in `docs/json.md`.

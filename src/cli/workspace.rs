@@ -19,18 +19,21 @@ pub(crate) enum Place<'a> {
     Named(&'a Path),
     /// This folder, which is made if it does not exist.
     Created(&'a Path),
+    /// This folder, in which the conversation has worked before.
+    Former(&'a Path),
 }
 
 /// The real path of the workspace. One from which tools could reach the state directory is refused.
 pub(crate) fn resolve(place: Place<'_>, state: &Path) -> Result<PathBuf, Failure> {
     let (path, made) = match place {
         Place::Here => (Path::new("."), Ok(())),
-        Place::Existing(path) | Place::Named(path) => (path, Ok(())),
+        Place::Existing(path) | Place::Named(path) | Place::Former(path) => (path, Ok(())),
         Place::Created(path) => (path, fs::create_dir_all(path)),
     };
     let failed = |error: io::Error| {
         let remedy = match place {
             Place::Existing(_) if error.kind() == io::ErrorKind::NotFound => "; --create makes it",
+            Place::Former(_) => "; the conversation has worked there: --workspace DIR names another folder",
             Place::Here | Place::Existing(_) | Place::Named(_) | Place::Created(_) => "",
         };
         Failure::usage(format!("--workspace {}: {error}{remedy}", path.display()))
@@ -67,6 +70,7 @@ mod tests {
         check(Place::Existing(&work), &state, Ok(&work));
         check(Place::Existing(&root.join("no")), &state, Err("--create makes it"));
         check(Place::Created(&root.join("new/er")), &state, Ok(&root.join("new/er")));
+        check(Place::Former(&root.join("no")), &state, Err("names another folder"));
         check(Place::Existing(&root.join("file")), &state, Err("no folder"));
         check(Place::Existing(&root), &state, Err("contains Hermod's state directory"));
         check(Place::Existing(&state.join("in")), &state, Err("or lies inside it"));

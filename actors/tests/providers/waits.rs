@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use hermod_actors::{
     RunRequest, RunResult, Runtime,
     model::{
-        Body, CallEnd, Compression, EffectClass, Event, EventBody, Failure, FailureClass, Kind, ModelTraits,
-        Outcome, RunStatus, Rung, StopReason,
+        Body, Compression, EffectClass, Event, EventBody, Failure, FailureClass, Kind, ModelTraits, Outcome,
+        RunStatus, Rung, StopReason,
     },
     port::{Clock, Journal, JournalError, Read, ReadError, Rows, Write, Written},
     testkit::{MemoryJournal, ScriptedTool, VirtualClock, calls, says},
@@ -205,13 +205,13 @@ async fn a_summary_is_not_waited_for() {
     let result = run(&runtime).await;
     assert_eq!(result.text(), Some("done"), "{}", result.ended);
     let records = runtime.journal(result.session, 1).await.expect("its journal");
-    let waited = records.iter().filter_map(|(_, record)| match &record.body {
-        Body::ContextCompacted(compacted) if compacted.by == Rung::Dropped => Some(compacted.waited_ms),
-        _ => None,
+    let waited = records.iter().filter_map(|(_, record)| {
+        let Body::ContextCompacted(compacted) = &record.body else { return None };
+        (compacted.by == Rung::Dropped).then_some(compacted.waited_ms)
     });
     let waited: Vec<u64> = waited.collect();
     assert!(waited.len() > 2 && waited.iter().all(|ms| *ms <= 2_100), "{waited:?} ms");
     // Behind its first failures it is not asked for a while.
     assert!(nobody.asked().len() <= 6, "{:?}", nobody.asked());
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }

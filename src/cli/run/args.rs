@@ -94,7 +94,7 @@ pub(crate) struct ConversationArgs {
 /// What a new run is given; an accepted one keeps what it has.
 #[derive(Debug, Args)]
 pub(crate) struct TaskArgs {
-    /// The folder in which the tools work [default: the current one]
+    /// The folder in which the tools work [default: that of the conversation, for a new one the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Make the workspace if it does not exist
@@ -203,12 +203,9 @@ impl ModelArgs {
 }
 
 impl TaskArgs {
-    /// Where the tools work.
-    pub(crate) fn place(&self) -> Place<'_> {
-        match (&self.workspace, self.create) {
-            (None, _) => Place::Here,
-            (Some(path), false) => Place::Existing(path),
-            (Some(path), true) => Place::Created(path),
-        }
+    /// Where the tools work, if that is said.
+    pub(crate) fn place(&self) -> Option<Place<'_>> {
+        let path = self.workspace.as_deref()?;
+        Some(if self.create { Place::Created(path) } else { Place::Existing(path) })
     }
 }

@@ -155,10 +155,8 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     let images = pictures::read(&args.asking.image)?;
     let config = Config::read(variables)?;
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    let new = match text {
-        Some(text) => Some((Task { text, images }, workspace::resolve(args.task.place(), &state)?)),
-        None => None,
-    };
+    let place = args.task.place().map(|place| workspace::resolve(place, &state)).transpose()?;
+    let new = text.map(|text| (Task { text, images }, place));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut holding = Holding::take(state, durability.into()).await?;
     let followed = hold(args, (&config, variables), &mut holding, new, ids).await;
@@ -170,7 +168,7 @@ async fn hold(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
     holding: &mut Holding,
-    new: Option<(Task, PathBuf)>,
+    new: Option<(Task, Option<PathBuf>)>,
     ids: &mut Option<Ids>,
 ) -> Result<Followed, Failure> {
     let Holding { journal, state, signals, .. } = &mut *holding;
@@ -193,7 +191,7 @@ async fn prepare(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
     (journal, state): (&Arc<dyn Journal>, &Path),
-    new: Option<(Task, PathBuf)>,
+    new: Option<(Task, Option<PathBuf>)>,
     ids: &mut Option<Ids>,
 ) -> Result<(Daemon, Job, Target), Failure> {
     let reader = Reader::new(Arc::clone(journal));
@@ -218,6 +216,7 @@ async fn prepare(
             Job::Tell { ids: (row.id, row.session), spec }
         }
         (None, Some((task, place))) => {
+            let place = place.map_or_else(|| target.workspace(state), Ok)?;
             Job::Submit { task, spec: new_spec((config, args), &target, &endpoints, (&place, state))? }
         }
         (Some(_), _) | (None, None) => {
@@ -230,6 +229,9 @@ async fn prepare(
         for (_, spec) in &target.open {
             endpoints.offer(spec, variables).await?;
         }
+    }
+    for (model, error) in endpoints.left_out() {
+        say(format!("beside    {model} is not asked for summaries: {error}"));
     }
     if target.elsewhere > 0 {
         let n = target.elsewhere;

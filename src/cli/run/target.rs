@@ -1,3 +1,5 @@
+use std::path::{Path, PathBuf};
+
 use hermod_actors::{
     SessionChoice,
     model::{RunRow, RunSpec, RunState, SessionId},
@@ -6,7 +8,10 @@ use hermod_actors::{
 
 use super::args::ConversationArgs;
 use crate::{
-    cli::exit::Failure,
+    cli::{
+        exit::Failure,
+        workspace::{self, Place},
+    },
     control::{Fault, Named, Reader},
 };
 
@@ -65,6 +70,12 @@ impl Target {
             None => None,
         };
         Ok(Self { choice, open, before, named, elsewhere: others.len() })
+    }
+
+    /// Where its tools work if nothing is said: where they did before, since its prompt names that folder.
+    pub(crate) fn workspace(&self, state: &Path) -> Result<PathBuf, Failure> {
+        let former = self.before.as_ref().map(|before| Place::Former(Path::new(&before.workspace)));
+        workspace::resolve(former.unwrap_or(Place::Here), state)
     }
 
     /// The unfinished run to go on with: the one that was named, else the youngest, so that all before it end too.
