@@ -87,6 +87,11 @@ impl Shape {
             let hint = format!("give {} as {expected}", if field.is_some() { "it" } else { "them" });
             return at(field, format!("{named} {value}, expected {expected}"), hint);
         }
+        let choices = self.part(path).map(choices).unwrap_or_default();
+        if !choices.is_empty() {
+            let hint = format!("give one of {}", choices.join(", "));
+            return at(field, format!("{named} {value}, which is none of what it can be"), hint);
+        }
         let told = shorten(&error.to_string());
         at(field, format!("{named} not acceptable: {told}"), "give a value that the schema allows".into())
     }
@@ -108,6 +113,15 @@ impl Shape {
         let field = self.part(path).and_then(|schema| schema.get("properties")?.get(name));
         field.and_then(|field| field.get("description")?.as_str()).unwrap_or("the schema tells what it is")
     }
+}
+
+/// The texts that a value can be, where only some are allowed.
+fn choices(schema: &Value) -> Vec<&str> {
+    let items = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
+    // Values that are described stand one by one.
+    let described = items("oneOf").filter_map(|one| one.get("const"));
+    let own = items("enum").chain(described).filter_map(Value::as_str);
+    own.chain(items("anyOf").flat_map(choices)).collect()
 }
 
 fn schema_of<T: JsonSchema>() -> Value {
@@ -308,6 +322,39 @@ mod tests {
             "give a value that the schema allows",
         );
         check(&json!("rm"), None, "the arguments are \"rm\", expected an object", "give them as an object");
+    }
+
+    #[test]
+    fn where_few_values_are_allowed_they_are_named() {
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        enum Plain {
+            Add,
+            TakeAway,
+        }
+
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        enum Described {
+            /// One more.
+            Add,
+            /// One less.
+            Remove,
+        }
+
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Change {
+            plain: Option<Plain>,
+            described: Option<Described>,
+        }
+
+        let check = |arguments: Value, error: &str, hint: &str| {
+            let bad = Shape::of::<Change>().parse::<Change>(&arguments).unwrap_err();
+            assert_eq!((&*bad.error, &*bad.hint), (error, hint));
+        };
+        let told = "which is none of what it can be";
+        check(json!({"plain": "zap"}), &format!("`plain` is \"zap\", {told}"), "give one of add, take_away");
+        check(json!({"described": 5}), &format!("`described` is 5, {told}"), "give one of add, remove");
     }
 
     #[test]
