@@ -92,7 +92,8 @@ async fn an_unknown_kind_of_record_quarantines_its_session_only() {
     assert_eq!(runtime.run(to("good")).await.unwrap().ended.outcome, Outcome::Completed);
     runtime.suspend().await;
 
-    let (code, _, error) = hermod(&["run", "--rehearse", "--session", "bad", "go on"]);
+    let go_on = ["run", "--rehearse", "--session", "bad", "--workspace", ".", "go on"];
+    let (code, _, error) = hermod(&go_on);
     assert_eq!(code, Some(74), "{error}");
     assert!(error.contains(UNKNOWN), "{error}");
 }
