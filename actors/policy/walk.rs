@@ -52,6 +52,16 @@ pub(crate) enum Next {
     Nobody,
 }
 
+impl Next {
+    /// The same for whoever waits until `by` at most, if that is given: nobody, if nobody can be asked before.
+    pub(crate) fn by(self, by: Option<Timestamp>) -> Self {
+        match self {
+            Self::Wait(Some(until)) if by.is_some_and(|by| until > by) => Self::Nobody,
+            Self::Lease(_) | Self::Queue(_) | Self::Wait(_) | Self::Nobody => self,
+        }
+    }
+}
+
 /// Walks over the links that the call has not given up, in order. Each is asked or has a standing that says why not:
 ///
 /// - the first that lets anybody through is asked, or waited for if it has no room: a fallback is for failures, not for load;
@@ -126,6 +136,20 @@ mod tests {
         check(&[(SHUT, First), (Absent, First)], Next::Nobody);
         check(&[(Absent, First)], Next::Nobody);
         check(&[], Next::Nobody);
+    }
+
+    #[test]
+    fn whoever_has_no_time_does_not_wait() {
+        let check = |next: Next, by: Option<i64>, expect: Next| {
+            assert_eq!(next.by(by.map(Timestamp)), expect, "{next:?} by {by:?}");
+        };
+        let wait = Next::Wait(Some(Timestamp(30)));
+        check(wait, None, wait);
+        check(wait, Some(30), wait);
+        check(wait, Some(29), Next::Nobody);
+        check(Next::Wait(None), Some(0), Next::Wait(None));
+        check(Next::Lease(1), Some(0), Next::Lease(1));
+        check(Next::Queue(1), Some(0), Next::Queue(1));
     }
 
     fn standing(chance: u8) -> Standing {

@@ -80,11 +80,12 @@ impl Leases {
         &self.changed
     }
 
-    /// A lease for the first link that can be asked now.
+    /// A lease for the first link that can be asked now; whoever has to know by a time is told at once that nobody can be asked
+    /// before it.
     pub(crate) fn seek(
         &self,
         candidates: &[Candidate],
-        now: Timestamp,
+        (now, by): (Timestamp, Option<Timestamp>),
         mut permit: Option<Permit>,
     ) -> Result<Lease, NoLease> {
         loop {
@@ -92,7 +93,7 @@ impl Leases {
                 .iter()
                 .map(|link| (self.standing_with(&link.model, now, permit.as_ref()), link.visit))
                 .collect();
-            let link = match next(&links) {
+            let link = match next(&links).by(by) {
                 Next::Lease(link) => &candidates[link],
                 Next::Queue(link) => return Err(self.queue(&candidates[link].model)),
                 Next::Wait(until) => {
@@ -100,7 +101,10 @@ impl Leases {
                         until.map(|until| self.pause(candidates, &links, (until, now))),
                     ));
                 }
-                Next::Nobody => return Err(NoLease::Nobody(self.not_asked(candidates, now))),
+                Next::Nobody => {
+                    let skipped = candidates.iter().map(|link| self.skipped(&link.model, now));
+                    return Err(NoLease::Nobody(skipped.collect()));
+                }
             };
             if let Some(lease) = self.lease(link, now, &mut permit) {
                 return Ok(lease);
@@ -144,11 +148,6 @@ impl Leases {
             | None => None,
         };
         Pause { until, reason: reason.unwrap_or("limits") }
-    }
-
-    /// Why each of these links is not asked.
-    pub(crate) fn not_asked(&self, candidates: &[Candidate], now: Timestamp) -> Vec<NotAnswered> {
-        candidates.iter().map(|link| self.skipped(&link.model, now)).collect()
     }
 
     /// When the first of these links that is closed can be asked again, if that is known.
@@ -249,7 +248,7 @@ mod tests {
 
     /// Whom it would be, or why nobody.
     fn check(leases: &Leases, links: &[(&str, Visit)], at: i64, expect: &str) {
-        let found = match leases.seek(&chain(links), Timestamp(at), None) {
+        let found = match leases.seek(&chain(links), (Timestamp(at), None), None) {
             Ok(lease) => lease.admission.model().to_string(),
             Err(NoLease::Queue(provider, _)) => format!("queue {provider}"),
             Err(NoLease::Wait(pause)) => {
@@ -264,7 +263,8 @@ mod tests {
 
     /// An attempt at this model fails at once, at the time 0.
     fn fail(leases: &Leases, model: &str, class: FailureClass) {
-        let lease = leases.seek(&chain(&[(model, Visit::Again)]), Timestamp(0), None).expect("it is free");
+        let lease =
+            leases.seek(&chain(&[(model, Visit::Again)]), (Timestamp(0), None), None).expect("it is free");
         lease.admission.end(Err(&Failure::new(class, "no")), Timestamp(0));
     }
 
@@ -300,13 +300,13 @@ mod tests {
         for _ in 0..3 {
             fail(&leases, "a/held", FailureClass::Server);
         }
-        let lease = leases.seek(&chain(&both), Timestamp(1), None).expect("it is free");
+        let lease = leases.seek(&chain(&both), (Timestamp(1), None), None).expect("it is free");
         check(&leases, &both, 1, "queue a");
         // Whoever insists needs room too.
         check(&leases, &[("a/held", Again)], 1, "queue a");
         let Lease { permit, admission } = lease;
         drop(admission);
-        let got = leases.seek(&chain(&both), Timestamp(1), Some(Permit("a".into(), permit)));
+        let got = leases.seek(&chain(&both), (Timestamp(1), None), Some(Permit("a".into(), permit)));
         assert_eq!(got.expect("it has its permit").admission.model().to_string(), "a/m");
         check(&leases, &both, 1, "a/m");
     }
@@ -317,11 +317,11 @@ mod tests {
         let leases = Leases::new([endpoint], BreakerPolicy::default());
         fail(&leases, "a/m", FailureClass::Auth);
         let only = [("a/m", Visit::First)];
-        let probe = leases.seek(&chain(&only), Timestamp(30_000), None).expect("it is half-open");
+        let probe = leases.seek(&chain(&only), (Timestamp(30_000), None), None).expect("it is half-open");
         check(&leases, &only, 30_000, "wait None");
         drop(probe);
         check(&leases, &only, 30_000, "a/m");
-        let probe = leases.seek(&chain(&only), Timestamp(30_000), None).expect("it is half-open");
+        let probe = leases.seek(&chain(&only), (Timestamp(30_000), None), None).expect("it is half-open");
         probe.admission.answering();
         check(&leases, &only, 30_000, "a/m");
     }

@@ -29,6 +29,7 @@ pub(super) async fn lease(
     published: &Published,
     most_ms: Option<u64>,
 ) -> Result<Lease, Arc<[NotAnswered]>> {
+    let by = most_ms.map(|most_ms| wiring.clock.at().plus_ms(most_ms));
     let (mut permit, mut queued) = (None, None);
     let (mut long, mut is_long) = (pin!(sleep(LONG)), false);
     loop {
@@ -36,7 +37,7 @@ pub(super) async fn lease(
         let mut changed = pin!(wiring.leases.changes().notified());
         changed.as_mut().enable();
         let now = wiring.clock.at();
-        match wiring.leases.seek(candidates, now, permit.take()) {
+        match wiring.leases.seek(candidates, (now, by), permit.take()) {
             Ok(lease) => return Ok(lease),
             Err(NoLease::Nobody(skipped)) => return Err(skipped.into()),
             Err(NoLease::Queue(provider, permits)) => {
@@ -55,11 +56,6 @@ pub(super) async fn lease(
                         published.publish(|| Piece::Waits { reason: FULL, until: None });
                     }
                 }
-            }
-            Err(NoLease::Wait(Some(Pause { until, .. })))
-                if most_ms.is_some_and(|most_ms| until.ms_since(now) > most_ms) =>
-            {
-                return Err(wiring.leases.not_asked(candidates, now).into());
             }
             Err(NoLease::Wait(pause)) => {
                 // Else it would keep room that it does not want.

@@ -96,7 +96,7 @@ impl State {
             match want {
                 Want::Lease { call, attempt } => {
                     let Some(candidates) = draft.candidates_of(call) else { continue };
-                    match self.wiring.leases.seek(&candidates, self.wiring.clock.at(), None) {
+                    match self.wiring.leases.seek(&candidates, (self.wiring.clock.at(), None), None) {
                         Ok(lease) => {
                             draft.feed(&Input::Leased {
                                 call,

@@ -3,21 +3,21 @@
 use super::*;
 use crate::{
     model::{
-        Answer, Body, CallEnd, Cause, Compression, Dimension, Ended, ModelTraits, NoAllowance, Outcome,
-        Price, Raised, RunSpec, Rung, Unusable,
+        Answer, Body, CallEnd, Compression, Dimension, Ended, ModelTraits, NoAllowance, Outcome, Price,
+        Raised, RunSpec, Rung, Unusable,
     },
     port::tokens_of,
     turn::{Effect, limits, run::Phase, tests::fuzz::Grammar},
 };
 
-const WINDOW: u64 = 32_768;
+pub(super) const WINDOW: u64 = 32_768;
 /// Active milliseconds of a run that has such a limit.
 const WALL: u64 = 1_000_000;
-const GOAL: &str = "Find the keel of the ship; the harbour is Ostend and the key is 4711.";
+pub(super) const GOAL: &str = "Find the keel of the ship; the harbour is Ostend and the key is 4711.";
 
 /// What the summariser does when it is asked for the n-th time, from 1.
 #[derive(Debug, Clone, Copy)]
-enum Summariser {
+pub(super) enum Summariser {
     Good,
     FailsEverySecond,
     Silent,
@@ -27,8 +27,8 @@ enum Summariser {
 }
 
 /// A run whose model makes calls of this length, and what came of it.
-struct Task {
-    driver: Driver,
+pub(super) struct Task {
+    pub(super) driver: Driver,
     summariser: Summariser,
     result: usize,
     /// How many iterations go by before a summary is there.
@@ -40,7 +40,7 @@ struct Task {
 }
 
 impl Task {
-    fn new(summariser: Summariser, slow: u32, ahead: bool) -> Self {
+    pub(super) fn new(summariser: Summariser, slow: u32, ahead: bool) -> Self {
         let mut driver = Driver::new();
         let chain = match summariser {
             Summariser::Nobody => Vec::new(),
@@ -63,7 +63,7 @@ impl Task {
     }
 
     /// Lets the model make so many calls, then say its last word.
-    fn work(&mut self, iterations: u32) {
+    pub(super) fn work(&mut self, iterations: u32) {
         for iteration in 1..=iterations {
             self.ask();
             if !self.driver.turn.has_work() || (self.halts && self.sought().is_some()) {
@@ -74,7 +74,7 @@ impl Task {
     }
 
     /// The model makes so many calls, and they end.
-    fn answer(&mut self, iteration: u32, calls: usize) {
+    pub(super) fn answer(&mut self, iteration: u32, calls: usize) {
         self.driver.answer(calls, EffectClass::Idempotent);
         for n in self.driver.permit_all() {
             let content = format!("{iteration}: {}", "x".repeat(self.result));
@@ -85,7 +85,7 @@ impl Task {
     }
 
     /// Goes on until the model is asked, and looks at what it is asked.
-    fn ask(&mut self) {
+    pub(super) fn ask(&mut self) {
         for _ in 0..100 {
             let due = self.driver.turn.due(self.driver.now);
             let Some(effect) = due.iter().find(|effect| !effect.is_timer()).copied() else {
@@ -164,7 +164,7 @@ impl Task {
     }
 
     /// No request is over the window, none has an orphan, and all have the goal.
-    fn look(&self) {
+    pub(super) fn look(&self) {
         let turn = &self.driver.turn;
         let Phase::Running(run) = &turn.phase else { panic!("nothing runs") };
         let input = tokens_of(limits::request_bytes(run, turn) as u64);
@@ -191,7 +191,7 @@ impl Task {
         })
     }
 
-    fn compactions(&self) -> Vec<(Rung, u64, u64)> {
+    pub(super) fn compactions(&self) -> Vec<(Rung, u64, u64)> {
         let bodies = self.driver.records.iter().map(|record| &record.body);
         bodies
             .filter_map(|body| {
@@ -201,7 +201,7 @@ impl Task {
             .collect()
     }
 
-    fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<Ended> {
         let bodies = self.driver.records.iter().rev().map(|record| &record.body);
         let mut ends = bodies.filter_map(|body| {
             let Body::RunEnded(ended) = body else { return None };
@@ -387,119 +387,4 @@ fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]
     let (view, _) = driver.turn.render(Cursor::default());
     let has = |text: &str| view.iter().any(|message| content(message).starts_with(text));
     assert_eq!((has("20: xxx"), has("21: xxx")), (false, true));
-}
-
-#[test]
-fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
-    let mut task = Task::new(Summariser::Good, 0, false);
-    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
-    let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
-    // What is left free for the answer counts where the trigger is high.
-    Arc::make_mut(compression).trigger = 100;
-    for iteration in 1.. {
-        task.ask();
-        let told = task.driver.turn.postscript();
-        if told.is_some_and(|told| told.prompt.contains("fills")) {
-            break;
-        }
-        task.answer(iteration, 1);
-    }
-    let first = task.driver.turn.asking().unwrap().clone();
-    task.driver.fail(FailureClass::OutputCap { limit: Some(300) });
-    task.ask();
-    let second = task.driver.turn.asking().unwrap();
-    assert_eq!((second.attempt, second.max_tokens, second.request), (2, 300, first.request));
-}
-
-#[test]
-fn what_cannot_be_made_shorter_ends_the_run_before_it_is_asked() {
-    let mut task = Task::new(Summariser::Good, 0, false);
-    task.driver.submit_with(2, &"long ".repeat(40_000), |_| {});
-    task.work(1);
-    let driver = task.driver;
-    let ended = driver.records.iter().rev().find_map(|record| {
-        let Body::RunEnded(ended) = &record.body else { return None };
-        Some(ended.clone())
-    });
-    let ended = ended.unwrap();
-    assert_eq!((ended.run, ended.ended.outcome), (run(2), Outcome::Failed));
-    let Some(Cause::Irreducible { parts }) = ended.ended.cause else { panic!("{:?}", ended.ended) };
-    assert!(parts.request >= 50_000 && parts.limit < WINDOW && parts.tools == 1_000, "{parts:?}");
-    let asked = driver
-        .records
-        .iter()
-        .filter(|record| matches!(&record.body, Body::ModelStarted(started) if started.call.run == run(2)));
-    assert_eq!(asked.count(), 0);
-}
-
-/// A model whose window nobody knows refuses the request, and says what its window is or does not.
-#[track_caller]
-fn check_refused(limit: Option<u64>) {
-    let mut task = Task::new(Summariser::Good, 0, false);
-    task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
-    task.driver.submit_with(2, GOAL, |spec| {
-        spec.traits = Vec::new();
-        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
-        compression.traits = Vec::new();
-        spec.compression = Some(Arc::new(compression));
-    });
-    let driver = &mut task.driver;
-    for iteration in 1..=30 {
-        driver.lease(model(2, iteration), 1);
-        driver.answer(1, EffectClass::Idempotent);
-        driver.permit_all();
-        let end = CallEnd::ok("x".repeat(1_800));
-        driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
-    }
-    driver.lease(model(2, 31), 1);
-    let size = |task: &Task| {
-        let Phase::Running(run) = &task.driver.turn.phase else { panic!("it ended: {:?}", task.ended()) };
-        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
-    };
-    driver.fail(FailureClass::ContextTooLong { limit });
-    let before = 30 * 1_800 / 4;
-    task.ask();
-    assert!(size(&task) < limit.unwrap_or(before) / 2, "{} tokens", size(&task));
-    task.driver.answer(0, EffectClass::Once);
-    assert_eq!(task.ended().map(|ended| ended.outcome), Some(Outcome::Completed));
-}
-
-#[test]
-fn a_request_that_is_refused_for_its_length_is_made_shorter() {
-    check_refused(Some(12_000));
-    check_refused(None);
-}
-
-#[test]
-fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is() {
-    const WIDE: u64 = 1_000_000;
-    let mut task = Task::new(Summariser::Good, 0, false);
-    task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
-    let known = ModelTraits { window: Some(WIDE), ..ModelTraits::default() };
-    task.driver.submit_with(2, GOAL, |spec| {
-        spec.traits = vec![known];
-        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
-        (compression.traits, compression.trigger) = (vec![known; 2], 90);
-        spec.compression = Some(Arc::new(compression));
-    });
-    let size = |task: &Task| {
-        let Phase::Running(run) = &task.driver.turn.phase else { panic!("nothing runs") };
-        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
-    };
-    let mut iteration = 1;
-    while size(&task) < WIDE / 100 * 86 {
-        task.driver.lease(model(2, iteration), 1);
-        task.driver.answer(1, EffectClass::Idempotent);
-        task.driver.permit_all();
-        let end = CallEnd::ok("x".repeat(40_000));
-        task.driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
-        iteration += 1;
-    }
-    task.driver.lease(model(2, iteration), 1);
-    task.driver.answer(0, EffectClass::Once);
-    assert_eq!(task.compactions(), [], "within the run it is under the trigger");
-    task.driver.submit_with(3, "and now the mast", |_| {});
-    let compactions = task.compactions();
-    assert_eq!(compactions.len(), 1, "{compactions:?}");
-    assert!(size(&task) < WIDE / 2, "{compactions:?}");
 }

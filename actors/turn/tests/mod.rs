@@ -15,6 +15,7 @@ mod reopen;
 mod steer;
 mod submissions;
 mod todo;
+mod too_long;
 mod waits;
 
 use std::sync::Arc;

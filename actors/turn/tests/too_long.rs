@@ -1,0 +1,126 @@
+//! Requests that are too long, and views that are nearly full.
+
+use super::{
+    compaction::{GOAL, Summariser, Task, WINDOW},
+    *,
+};
+use crate::{
+    model::{Body, CallEnd, Cause, Compression, ModelTraits, Outcome},
+    port::tokens_of,
+    turn::{limits, run::Phase},
+};
+
+#[test]
+fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
+    // What is left free for the answer counts where the trigger is high.
+    Arc::make_mut(compression).trigger = 100;
+    for iteration in 1.. {
+        task.ask();
+        let told = task.driver.turn.postscript();
+        if told.is_some_and(|told| told.prompt.contains("fills")) {
+            break;
+        }
+        task.answer(iteration, 1);
+    }
+    let first = task.driver.turn.asking().unwrap().clone();
+    task.driver.fail(FailureClass::OutputCap { limit: Some(300) });
+    task.ask();
+    let second = task.driver.turn.asking().unwrap();
+    assert_eq!((second.attempt, second.max_tokens, second.request), (2, 300, first.request));
+}
+
+#[test]
+fn what_cannot_be_made_shorter_ends_the_run_before_it_is_asked() {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.driver.submit_with(2, &"long ".repeat(40_000), |_| {});
+    task.work(1);
+    let driver = task.driver;
+    let ended = driver.records.iter().rev().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended.clone())
+    });
+    let ended = ended.unwrap();
+    assert_eq!((ended.run, ended.ended.outcome), (run(2), Outcome::Failed));
+    let Some(Cause::Irreducible { parts }) = ended.ended.cause else { panic!("{:?}", ended.ended) };
+    assert!(parts.request >= 50_000 && parts.limit < WINDOW && parts.tools == 1_000, "{parts:?}");
+    let asked = driver
+        .records
+        .iter()
+        .filter(|record| matches!(&record.body, Body::ModelStarted(started) if started.call.run == run(2)));
+    assert_eq!(asked.count(), 0);
+}
+
+/// A model whose window nobody knows refuses the request, and says what its window is or does not.
+#[track_caller]
+fn check_refused(limit: Option<u64>) {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
+    task.driver.submit_with(2, GOAL, |spec| {
+        spec.traits = Vec::new();
+        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
+        compression.traits = Vec::new();
+        spec.compression = Some(Arc::new(compression));
+    });
+    let driver = &mut task.driver;
+    for iteration in 1..=30 {
+        driver.lease(model(2, iteration), 1);
+        driver.answer(1, EffectClass::Idempotent);
+        driver.permit_all();
+        let end = CallEnd::ok("x".repeat(1_800));
+        driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
+    }
+    driver.lease(model(2, 31), 1);
+    let size = |task: &Task| {
+        let Phase::Running(run) = &task.driver.turn.phase else { panic!("it ended: {:?}", task.ended()) };
+        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+    };
+    driver.fail(FailureClass::ContextTooLong { limit });
+    let before = 30 * 1_800 / 4;
+    task.ask();
+    assert!(size(&task) < limit.unwrap_or(before) / 2, "{} tokens", size(&task));
+    task.driver.answer(0, EffectClass::Once);
+    assert_eq!(task.ended().map(|ended| ended.outcome), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_request_that_is_refused_for_its_length_is_made_shorter() {
+    check_refused(Some(12_000));
+    check_refused(None);
+}
+
+#[test]
+fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is() {
+    const WIDE: u64 = 1_000_000;
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
+    let known = ModelTraits { window: Some(WIDE), ..ModelTraits::default() };
+    task.driver.submit_with(2, GOAL, |spec| {
+        spec.traits = vec![known];
+        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
+        (compression.traits, compression.trigger) = (vec![known; 2], 90);
+        spec.compression = Some(Arc::new(compression));
+    });
+    let size = |task: &Task| {
+        let Phase::Running(run) = &task.driver.turn.phase else { panic!("nothing runs") };
+        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+    };
+    let mut iteration = 1;
+    while size(&task) < WIDE / 100 * 86 {
+        task.driver.lease(model(2, iteration), 1);
+        task.driver.answer(1, EffectClass::Idempotent);
+        task.driver.permit_all();
+        let end = CallEnd::ok("x".repeat(40_000));
+        task.driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
+        iteration += 1;
+    }
+    task.driver.lease(model(2, iteration), 1);
+    task.driver.answer(0, EffectClass::Once);
+    assert_eq!(task.compactions(), [], "within the run it is under the trigger");
+    task.driver.submit_with(3, "and now the mast", |_| {});
+    let compactions = task.compactions();
+    assert_eq!(compactions.len(), 1, "{compactions:?}");
+    assert!(size(&task) < WIDE / 2, "{compactions:?}");
+}
