@@ -381,7 +381,7 @@ fn of_two_questions_one_has_to_be_named() {
     let world = World::new();
     let run = tokio::runtime::Runtime::new().unwrap().block_on(two_questions(&world.state()));
     let records = world.journal(&run);
-    let both = format!("run {run} asks about several calls; name one: {run}.1.1, {run}.1.2");
+    let both = format!("run {run} and its subagents ask about several calls; name one: {run}.1.1, {run}.1.2");
     world.fails(&["approvals", "allow", "last"], 2, &both);
     assert_eq!(world.journal(&run), records);
     world.ok(&["approvals", "deny", &format!("{run}.1.1")]);

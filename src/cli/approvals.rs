@@ -45,7 +45,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct AnswerArgs {
-    /// The call, as `approvals list` names it; a run's id or `last`, if the run has one question only
+    /// The call, as `approvals list` names it; a run's id, or `last`, if that run and its subagents have one question only
     call: String,
     /// Print one JSON object
     #[arg(long)]

@@ -41,7 +41,7 @@ pub(crate) struct BudgetArgs {
 enum Verb {
     /// Show the limits of a run and of those above it, and what is spent
     Show {
-        /// A run's id, or `last`
+        /// A run's id, or `last`, the last run that is no subagent's
         run: String,
         /// Print one JSON object
         #[arg(long)]
@@ -53,7 +53,7 @@ enum Verb {
 /// Raise limits of a run; one that has used up its budget goes on where it was
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// A run's id, or `last`
+    /// A run's id, or `last`, the last run that is no subagent's
     run: String,
     /// How much more, such as iterations=10 tokens=50k usd=0.50 tool_calls=5 wall=10m; a limit that it does not have is
     /// not made

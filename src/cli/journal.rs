@@ -13,7 +13,7 @@ use crate::control::{Answer, Request};
 /// Print a session's records as JSON lines
 #[derive(Debug, Args)]
 pub(crate) struct JournalArgs {
-    /// A session's id or key, the id of one of its runs, or `last`
+    /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
     session: String,
     /// Begin at this sequence
     #[arg(long, value_name = "SEQ", default_value_t = 1)]

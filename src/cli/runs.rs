@@ -36,7 +36,7 @@ enum Verb {
     List(ListArgs),
     /// Show one run
     Show {
-        /// A run's id, or `last`
+        /// A run's id, or `last`, the last run that is no subagent's
         id: String,
         /// Print one JSON object
         #[arg(long)]

@@ -29,7 +29,7 @@ enum Verb {
     List(ListArgs),
     /// Show one session and its runs
     Show {
-        /// A session's id or key, the id of one of its runs, or `last`
+        /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
         id: String,
         /// At most so many runs, the youngest
         #[arg(long, default_value_t = 100)]

@@ -13,7 +13,7 @@ use crate::control::{Answer, Lost, Request};
 /// Tell a run that is under way something; the model reads it before its next step
 #[derive(Debug, Args)]
 pub(crate) struct SteerArgs {
-    /// A run's id, or `last`
+    /// A run's id, or `last`, the last run that is no subagent's
     run: String,
     /// What to tell
     text: String,

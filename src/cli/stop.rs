@@ -27,7 +27,7 @@ use crate::{
 /// End a run as stopped, and its subagents with it: at once if it waits for its model; its commands get two seconds to end by themselves
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// A run's id, or `last`
+    /// A run's id, or `last`, the last run that is no subagent's
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     run: Option<String>,
     /// All of the tree to which RUN belongs, from the run at its root on: those that RUN works for and their other

@@ -26,14 +26,19 @@ impl Reader {
         Ok(open)
     }
 
-    /// The question that `id` names, which can be answered still: a call, or a run that has one only.
+    /// The question that `id` names, which can be answered still, and its run: a call, or a run that has only one question
+    /// together with its subagents.
     pub async fn asked(&self, id: &str) -> Result<(RunRow, CallId), Fault> {
         let call = id.parse::<CallId>().ok();
-        let row = match call {
-            Some(call) => self.run(&call.run.to_string()).await?,
-            None => self.run(id).await.map_err(|fault| no_call(id, fault))?,
+        let (row, mut open) = if let Some(call) = call {
+            let row = self.run(&call.run.to_string()).await?;
+            let open = self.approvals_of(&row).await?;
+            (row, open)
+        } else {
+            let row = self.run(id).await.map_err(|fault| no_call(id, fault))?;
+            let open = self.approvals_below(&row).await?;
+            (row, open)
         };
-        let mut open = self.approvals_of(&row).await?;
         open.retain(|approval| call.is_none_or(|call| approval.call == call));
         let now = SystemClock::default().at();
         let (open, late): (Vec<_>, Vec<_>) = open.into_iter().partition(|approval| approval.expires_at > now);
@@ -43,22 +48,37 @@ impl Reader {
                  resume {run}`",
                 late.call,
                 rfc3339(late.expires_at),
-                run = row.id,
+                run = late.call.run,
             ))),
             (Some(call), []) => Err(RunError::NotAsked(call).into()),
             (None, []) => {
                 Err(Fault::usage(format!("run {} asks nobody; see `hermod approvals list`", row.id)))
             }
-            (_, [only]) => Ok((row, only.call)),
+            (_, [only]) if only.call.run == row.id => Ok((row, only.call)),
+            (_, [only]) => Ok((self.run(&only.call.run.to_string()).await?, only.call)),
             (_, several) => {
                 let calls: Vec<String> = several.iter().map(|approval| approval.call.to_string()).collect();
                 Err(Fault::usage(format!(
-                    "run {} asks about several calls; name one: {}",
+                    "run {} and its subagents ask about several calls; name one: {}",
                     row.id,
                     calls.join(", ")
                 )))
             }
         }
+    }
+
+    /// The questions of a run and of its subagents.
+    async fn approvals_below(&self, row: &RunRow) -> Result<Vec<Approval>, Fault> {
+        let mut open = self.approvals_of(row).await?;
+        for other in self.runs(Read::OpenRuns).await? {
+            let is_below = other.state == RunState::Parked
+                && self.above(&other).await?.iter().any(|above| above.id == row.id)
+                && self.quarantined(other.session).await?.is_none();
+            if is_below {
+                open.extend(self.approvals_of(&other).await?);
+            }
+        }
+        Ok(open)
     }
 
     async fn approvals_of(&self, row: &RunRow) -> Result<Vec<Approval>, Fault> {

@@ -31,7 +31,7 @@ pub(super) struct Greeting {
 }
 
 /// A question or an order. Names of runs and sessions are those of the command line: a run's id, a session's id or key,
-/// or `last`.
+/// or `last`, the last run that is no subagent's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", deny_unknown_fields)]
 pub enum Request {
@@ -123,7 +123,7 @@ pub enum Request {
     /// Decides about a call.
     #[serde(rename = "approvals.decide")]
     ApprovalsDecide {
-        /// Which one; a run's id or `last` means the only one of that run.
+        /// Which one; a run's id or `last` means the only one of that run and its subagents.
         call: String,
         /// Whether it may be made.
         verdict: Verdict,

@@ -14,8 +14,10 @@ use super::{fault::Fault, told::Told};
 
 /// Records read at once.
 pub const PAGE: usize = 512;
-/// The name of the youngest run.
+/// The name of the last run that a person or a client began.
 const LAST: &str = "last";
+/// Rows that are read at first to find it.
+const LAST_ROWS: usize = 16;
 /// Characters of the end of a run's id that name it.
 const ENDING: std::ops::Range<usize> = 6..26;
 /// The youngest runs among which such an end is looked for, besides the unfinished ones.
@@ -47,9 +49,7 @@ impl Reader {
     /// by the end of its id.
     pub async fn find(&self, id: &str) -> Result<Named, Fault> {
         if id == LAST {
-            let last = self.runs(Read::Runs { session: None, max: 1 }).await?.pop();
-            let last = last.ok_or_else(|| Fault::usage("there is no last run: this store has none yet"))?;
-            return Ok(Named::Run(Box::new(last)));
+            return self.last().await.map(|last| Named::Run(Box::new(last)));
         }
         if let Ok(run) = id.parse::<RunId>()
             && let Some(row) = self.runs(Read::Run(run)).await?.pop()
@@ -75,6 +75,24 @@ impl Reader {
                 "there is no run or session `{id}`; see `hermod runs list` for what there is"
             ))
         })
+    }
+
+    /// The youngest run that is no subagent's.
+    async fn last(&self) -> Result<RunRow, Fault> {
+        let mut max = LAST_ROWS;
+        loop {
+            let rows = self.runs(Read::Runs { session: None, max }).await?;
+            let is_all = rows.len() < max;
+            match rows.into_iter().rfind(|row| row.parent.is_none()) {
+                Some(last) => return Ok(last),
+                None if is_all => {
+                    let text = "there is no last run: no run in this store was begun by a person or a client";
+                    return Err(Fault::usage(text));
+                }
+                // A run may have had any number of subagents, one after the other.
+                None => max = max.saturating_mul(4),
+            }
+        }
     }
 
     /// The run whose id ends so, as a tree of runs shows it.

@@ -215,6 +215,25 @@ fn the_root_of_a_tree_is_found_from_below() {
 }
 
 #[test]
+fn the_last_run_is_the_youngest_that_is_no_subagents() {
+    let mut bench = Bench::new();
+    let last = |bench: &Bench| block_on(bench.reader().run("last")).map(|row| row.id.bits());
+    assert!(last(&bench).unwrap_err().text.starts_with("there is no last run: "), "no run");
+    bench.run(1, RunState::Ended, (9, &[]));
+    assert!(last(&bench).unwrap_err().text.starts_with("there is no last run: "), "only a subagent's");
+    bench.run(2, RunState::Ended, (0, &[]));
+    bench.run(3, RunState::Running, (0, &[]));
+    assert_eq!(last(&bench), Ok(3));
+    // More than are read at first.
+    for child in 4..104 {
+        bench.run(child, RunState::Running, (3, &[]));
+    }
+    assert_eq!(last(&bench), Ok(3));
+    bench.run(104, RunState::Queued, (0, &[]));
+    assert_eq!(last(&bench), Ok(104));
+}
+
+#[test]
 fn a_run_is_named_by_the_end_of_its_id() {
     let bench = family();
     let found = |id: &str| block_on(bench.reader().run(id)).map(|row| row.id.bits());

@@ -33,7 +33,8 @@ use crate::{
 /// to standard output. SIGINT and SIGTERM suspend: the runs go on at the next start.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// A run's or session's id or key, or `last`: the unfinished runs of that conversation
+    /// A run's or session's id or key, or `last` (the last run that is no subagent's): the unfinished runs of that
+    /// conversation
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     id: Option<String>,
     /// Every unfinished run

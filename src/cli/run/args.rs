@@ -82,8 +82,8 @@ pub(crate) struct ConversationArgs {
     /// Run in the session with this key; it is opened if there is none
     #[arg(long, value_name = "KEY", conflicts_with = "resume")]
     pub(crate) session: Option<String>,
-    /// Continue a conversation with TEXT, or its unfinished run without: a run's or session's id or key, `last`,
-    /// or the lineage of a `context.compacted`
+    /// Continue a conversation with TEXT, or its unfinished run without: a run's or session's id or key, `last`
+    /// (the last run that is no subagent's), or the lineage of a `context.compacted`
     #[arg(long, value_name = "ID")]
     pub(crate) resume: Option<String>,
     /// A name for this very task: a repeat gets the first run, whatever else it says

@@ -22,7 +22,7 @@ use crate::{
 /// when, what it has spent, `+` what calls under way have reserved, `/` the limit, and its task.
 #[derive(Debug, Args)]
 pub(crate) struct TreeArgs {
-    /// A run's id, or `last` [default: all runs that have not ended]
+    /// A run's id, or `last`, the last run that is no subagent's [default: all runs that have not ended]
     pub(super) run: Option<String>,
     /// Show what changes, until the run has ended; on a terminal in place, else each time anew
     #[arg(long)]
