@@ -24,11 +24,11 @@ use crate::{
     clock::{self, SystemClock},
     config::{Config, ConfigErrors, ProviderDefaults},
     environment::{self, Found, NoModel, Source, Variables},
-    files,
+    files::{self, read_regular},
     memory::Memory,
     process::runner::Runner,
     provider::{ConfigError, HttpProvider},
-    rehearsal::{Rehearsal, Running, Script, ScriptError},
+    rehearsal::{MAX_SCRIPT_BYTES, Rehearsal, Running, Script, ScriptError},
     space::FreeSpace,
     spec,
     store::redb::{Durability, OpenError, RedbJournal},
@@ -265,7 +265,7 @@ impl Endpoints {
     async fn play(&mut self, hash: Hash) -> Result<(Arc<dyn Provider>, usize), StartError> {
         let path = script_path(&self.state, hash);
         let wrong = |reason: String| StartError::Script { path: path.clone(), reason };
-        let json = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+        let json = read_regular(&path, MAX_SCRIPT_BYTES).map_err(|error| wrong(error.to_string()))?;
         let script = Script::parse(&json).map_err(|error: ScriptError| wrong(error.to_string()))?;
         let running = Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.map_err(StartError::Listen)?;
         let player = Found {

@@ -2,11 +2,13 @@
 //! bytes of a file until the file is, its name until its folder is.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::{self, DirBuilder, File, FileType, OpenOptions},
+    io::{self, Read, Write as _},
+    os::unix::fs::{DirBuilderExt, FileTypeExt as _, OpenOptionsExt},
     path::Path,
 };
+
+use rustix::fs::OFlags;
 
 /// Makes a folder, and those above it, unless they are there.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
@@ -38,9 +40,72 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Opens a regular file for reading, through symlinks. Anything else is refused: opening a pipe may wait for ever, and a
+/// device may never end.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    expect_regular(fs::metadata(path)?.file_type())?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    // It may have been replaced since.
+    expect_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `max_bytes` bytes.
+pub(crate) fn read_regular(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    match file.metadata()?.len() {
+        length if length > max_bytes => Err(too_large(&length.to_string(), max_bytes)),
+        // Some files grow while they are read, and those of the kernel have no length.
+        _ => read_limited(file, max_bytes),
+    }
+}
+
+/// Reads what has at most `max_bytes` bytes to its end.
+pub(crate) fn read_limited(source: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max_bytes {
+        true => Err(too_large(&format!("more than {max_bytes}"), max_bytes)),
+        false => Ok(bytes),
+    }
+}
+
+fn too_large(bytes: &str, max_bytes: u64) -> io::Error {
+    let text = format!("it has {bytes} bytes, and at most {max_bytes} are read");
+    io::Error::new(io::ErrorKind::FileTooLarge, text)
+}
+
+/// Reads a regular file of at most `max_bytes` bytes as text in UTF-8.
+pub(crate) fn read_regular_text(path: &Path, max_bytes: u64) -> io::Result<String> {
+    text(read_regular(path, max_bytes)?)
+}
+
+/// Bytes as text in UTF-8.
+pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("it is not text in UTF-8, from byte {at} on"))
+    })
+}
+
+fn expect_regular(kind: FileType) -> io::Result<()> {
+    if kind.is_file() {
+        return Ok(());
+    }
+    let (error, kind) = match kind {
+        kind if kind.is_dir() => (io::ErrorKind::IsADirectory, "a folder"),
+        kind if kind.is_fifo() => (io::ErrorKind::InvalidInput, "a pipe"),
+        kind if kind.is_socket() => (io::ErrorKind::InvalidInput, "a socket"),
+        kind if kind.is_char_device() || kind.is_block_device() => (io::ErrorKind::InvalidInput, "a device"),
+        _ => (io::ErrorKind::InvalidInput, "something else"),
+    };
+    Err(io::Error::new(error, format!("it is {kind}, and only regular files are read")))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::{fs::PermissionsExt, net::UnixListener};
 
     use super::*;
 
@@ -61,5 +126,37 @@ mod tests {
         remove(&file).unwrap();
         remove(&file).unwrap();
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn only_regular_files_within_a_limit_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        let _socket = UnixListener::bind(path("socket")).unwrap();
+        std::os::unix::fs::symlink(path("loop"), path("loop")).unwrap();
+        std::os::unix::fs::symlink(path("text"), path("link")).unwrap();
+        File::create(path("huge")).unwrap().set_len(1 << 40).unwrap();
+        fs::write(path("text"), "text").unwrap();
+        fs::write(path("long"), "text and more").unwrap();
+        fs::write(path("binary"), [b'a', 0xff]).unwrap();
+        let check = |name: &str, expect: Result<&str, &str>| match (read_regular_text(&path(name), 4), expect)
+        {
+            (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{name}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{name}: {error}"),
+            (found, expect) => panic!("{name}: {found:?} is not {expect:?}"),
+        };
+        check("text", Ok("text"));
+        check("link", Ok("text"));
+        check("long", Err("it has 13 bytes, and at most 4 are read"));
+        check("huge", Err("it has 1099511627776 bytes, and at most 4 are read"));
+        check("binary", Err("it is not text in UTF-8, from byte 1 on"));
+        check("pipe", Err("it is a pipe, and only regular files are read"));
+        check("socket", Err("it is a socket, and only"));
+        check(".", Err("it is a folder, and only"));
+        check("/dev/zero", Err("it is a device, and only"));
+        check("/proc/self/status", Err("it has more than 4 bytes, and at most 4 are read"));
+        check("loop", Err("symbolic link"));
+        check("absent", Err("No such file"));
     }
 }

@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
-    io::{self, Read},
+    fmt, io,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// A file with a secret is not read further than this.
+use crate::files::read_regular_text;
+
+/// Bytes of a file with a secret.
 const LONGEST: u64 = 64 * 1024;
 /// Bytes by which a secret is recognised; vendors begin all their keys with the same few.
 const BEGINNING: usize = 12;
@@ -245,14 +246,7 @@ fn place(path: &Path, variables: &BTreeMap<String, String>) -> Result<PathBuf, S
 
 fn read(path: &Path, variables: &BTreeMap<String, String>) -> Result<String, String> {
     let wrong = |error: io::Error| format!("{error}; it must be a file that this user can read");
-    let path = place(path, variables)?;
-    if !fs::metadata(&path).map_err(wrong)?.is_file() {
-        return Err("it is no file; it must be a file that this user can read".to_owned());
-    }
-    let mut text = String::new();
-    let file = fs::File::open(&path).map_err(wrong)?;
-    file.take(LONGEST).read_to_string(&mut text).map_err(wrong)?;
-    Ok(text)
+    read_regular_text(&place(path, variables)?, LONGEST).map_err(wrong)
 }
 
 /// Keeps other processes of this user, the commands of tools among them, from reading this one's memory and variables,
@@ -263,6 +257,8 @@ pub fn keep_memory_private() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use rustix::process::dumpable_behavior;
 
     use super::*;
@@ -337,7 +333,7 @@ mod tests {
         check(&format!("file:{home}/key"), Ok("sk-1234"));
         check("file:~/empty", Err("it is empty"));
         check("file:~/nowhere", Err("a file that this user can read"));
-        check("file:~/", Err("it is no file"));
+        check("file:~/", Err("it is a folder, and only regular files are read"));
         check("file:~/binary", Err("a file that this user can read"));
     }
 

@@ -115,18 +115,18 @@ fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
 fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/process", &["space"]);
     check_rooms("src/provider", &["clock", "secret"]);
-    check_rooms("src/credential", &["process", "provider", "secret"]);
-    check_rooms("src/tool", &["memory", "process"]);
+    check_rooms("src/credential", &["files", "process", "provider", "secret"]);
+    check_rooms("src/tool", &["files", "memory", "process"]);
     check_rooms("src/prompt", &["config", "memory", "process", "spec", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "space"]);
-    check_rooms("src/control", &["clock"]);
+    check_rooms("src/control", &["clock", "files"]);
     check_rooms(
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "space", "store"],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["provider", "secret"]);
+    check_rooms("src/config", &["files", "provider", "secret"]);
 }
 
 #[test]

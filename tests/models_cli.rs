@@ -154,7 +154,7 @@ fn pictures_come_from_files() {
         &["--image", "nowhere.png", "hi"],
         "--image nowhere.png: No such file or directory (os error 2); name a PNG",
     );
-    wrong(&["--image", ".", "hi"], "--image .: it is no file; name a PNG");
+    wrong(&["--image", ".", "hi"], "--image .: it is a folder, and only regular files are read; name a PNG");
     let many = [["--image", "a.gif"]; 21].concat();
     wrong(&[many.as_slice(), &["hi"]].concat(), "--image: 21 pictures; at most 20");
     let told = known.world.run(&["run", "--resume", "last", "--image", "a.gif"]);

@@ -19,7 +19,10 @@ use super::{
     error::{BackupError, Stop},
     manifest::{Listed, MANIFEST, STORE, SUM},
 };
-use crate::{files, space};
+use crate::{
+    files::{self, open_regular},
+    space,
+};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -50,13 +53,13 @@ pub(super) fn check_room(at: &Path, bytes: u64) -> Result<(), BackupError> {
 
 /// Hashes a file.
 pub(super) fn hashed(path: &Path, stop: &mut Stop) -> Result<Listed, BackupError> {
-    let file = File::open(path).map_err(BackupError::at(path))?;
+    let file = open_regular(path).map_err(BackupError::at(path))?;
     through(file, (path, path), None, stop)
 }
 
 /// Copies a file to where none is, and hashes what is copied.
 pub(super) fn copied(from: &Path, to: &Path, stop: &mut Stop) -> Result<Listed, BackupError> {
-    let source = File::open(from).map_err(BackupError::at(from))?;
+    let source = open_regular(from).map_err(BackupError::at(from))?;
     if let Some(folder) = to.parent() {
         files::make_folder(folder).map_err(BackupError::at(folder))?;
     }

@@ -1,6 +1,5 @@
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Component, Path},
 };
 
@@ -8,13 +7,19 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{error::BackupError, files};
-use crate::store::redb::{Counts, Damage};
+use crate::{
+    files::{read_regular, read_regular_text},
+    store::redb::{Counts, Damage},
+};
 
 /// What this program writes. It reads no newer one.
 pub const FORMAT: u32 = 2;
 /// The first with what agents remember. An older one says nothing of it.
 pub(super) const WITH_MEMORIES: u32 = 2;
 pub(super) const MANIFEST: &str = "manifest.json";
+/// Bytes of the manifest, which lists every file: room for two million.
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_SUM_BYTES: u64 = 1_024;
 /// The line of `sha256sum` for the manifest.
 pub(super) const SUM: &str = "manifest.sha256";
 /// No store was opened so often. (Its inbox is numbered by epochs below 2^32, and every opening begins the next one.)
@@ -136,8 +141,8 @@ impl Manifest {
     pub(super) fn read(dir: &Path) -> Result<Self, BackupError> {
         let path = dir.join(MANIFEST);
         let no_backup = |reason: String| BackupError::NoBackup { path: path.clone(), reason };
-        let json =
-            fs::read(&path).map_err(|error| no_backup(format!("{error}; is {} a backup?", dir.display())))?;
+        let json = read_regular(&path, MAX_BYTES)
+            .map_err(|error| no_backup(format!("{error}; is {} a backup?", dir.display())))?;
         let version = serde_json::from_slice::<Version>(&json);
         if let Ok(Version { format }) = version
             && format > FORMAT
@@ -148,7 +153,7 @@ impl Manifest {
             return Err(no_backup(reason));
         }
         let sum = dir.join(SUM);
-        let sum = fs::read_to_string(&sum).map_err(|error| BackupError::NoBackup {
+        let sum = read_regular_text(&sum, MAX_SUM_BYTES).map_err(|error| BackupError::NoBackup {
             reason: format!("{error}; {} is no whole backup: use another one", dir.display()),
             path: sum,
         })?;
@@ -172,6 +177,8 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn manifest(epoch: u64) -> Manifest {

@@ -1,6 +1,6 @@
 //! `hermod rehearse`: the scripted model alone, for other programs to talk to.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 
@@ -9,7 +9,10 @@ use super::{
     hold::Signals,
     output::{print, say},
 };
-use crate::rehearsal::{NOTICE, Rehearsal, Script};
+use crate::{
+    files::read_regular,
+    rehearsal::{MAX_SCRIPT_BYTES, NOTICE, Rehearsal, Script},
+};
 
 /// Serve a scripted model on a local endpoint
 #[derive(Debug, Args)]
@@ -27,7 +30,7 @@ pub(crate) async fn execute(args: RehearseArgs) -> Result<(), Failure> {
         None => Script::stock(),
         Some(path) => {
             let wrong = |error: String| Failure::usage(format!("{}: {error}", path.display()));
-            let json = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+            let json = read_regular(path, MAX_SCRIPT_BYTES).map_err(|error| wrong(error.to_string()))?;
             Script::parse(&json).map_err(|error| wrong(error.to_string()))?
         }
     };

@@ -1,6 +1,5 @@
 use std::{
     collections::BTreeMap,
-    fs,
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -10,6 +9,10 @@ use super::{
     load::File,
     model::Config,
 };
+use crate::files::read_regular_text;
+
+/// Bytes of a configuration file.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The user's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +43,7 @@ impl UserFile {
 
     fn read(&self) -> Result<Option<File>, ConfigError> {
         let path = self.path().to_owned();
-        match (fs::read_to_string(&path), self) {
+        match (read_regular_text(&path, MAX_BYTES), self) {
             (Ok(text), _) => Ok(Some(File { path, text })),
             (Err(error), Self::Usual(_)) if error.kind() == ErrorKind::NotFound => Ok(None),
             (Err(error), _) => Err(ConfigError::Unreadable { path, reason: error.to_string() }),

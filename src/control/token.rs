@@ -6,10 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::clock;
+use crate::{clock, files::read_regular_text};
 
 /// The file, beside the socket.
 const FILE: &str = "control.token";
+/// Bytes of it that are read.
+const MAX_BYTES: u64 = 1_024;
 
 /// What a client has to know: a sandboxed command may be able to connect to a socket, and cannot read this file.
 #[derive(Clone)]
@@ -36,7 +38,7 @@ impl Token {
 
     /// The one that the holder of the store has made.
     pub(super) fn read(state: &Path) -> io::Result<Self> {
-        fs::read_to_string(Self::path(state)).map(Self)
+        read_regular_text(&Self::path(state), MAX_BYTES).map(Self)
     }
 
     /// Where it is kept.

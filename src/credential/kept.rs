@@ -1,6 +1,6 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, ErrorKind, Read as _, Write as _},
+    io::{self, ErrorKind, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::PathBuf,
     thread::sleep,
@@ -11,12 +11,12 @@ use hermod_actors::model::Hash;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::secret::Secret;
+use crate::{files::read_regular_text, secret::Secret};
 
 /// A lock that another process holds is asked for so often, after such a pause each.
 const TRIES: usize = 500;
 const WAIT: Duration = Duration::from_millis(50);
-/// A file with a token is not read further than this.
+/// Bytes of a file with a token.
 const LONGEST: u64 = 64 * 1024;
 
 /// Where the refresh tokens of a provider are kept that came in place of the configured one, for their user alone.
@@ -64,10 +64,9 @@ impl Kept {
 
     /// The token that is kept in place of the configured one.
     pub(super) fn load(&self, configured: &Secret) -> io::Result<Option<Secret>> {
-        let mut text = String::new();
         let path = self.path(".json");
-        match File::open(&path) {
-            Ok(file) => file.take(LONGEST).read_to_string(&mut text)?,
+        let text = match read_regular_text(&path, LONGEST) {
+            Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };

@@ -9,9 +9,12 @@ use hermod_actors::model::{RunId, Seq, Timestamp};
 use tokio::time::sleep;
 
 use super::past::{LONG_MS, Past, Start, Trial};
+use crate::files::read_regular;
 
 /// The file, in the state directory.
 const FILE: &str = "process.json";
+/// Bytes of it that are read: it has a few hundred.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Keeps the past in the state directory, for whoever holds the store there. It is moved into place and not synced: what
 /// dies with the machine was no death of the process. If it cannot be written, the runs go on all the same.
@@ -25,7 +28,7 @@ impl Keeper {
     /// Reads what the process before has left.
     pub fn read(state: &Path) -> Self {
         let path = state.join(FILE);
-        let past = match fs::read(&path) {
+        let past = match read_regular(&path, MAX_BYTES) {
             Ok(json) => Past::parse(&json).unwrap_or_else(|| {
                 tracing::warn!(path = %path.display(), "it is not understood; earlier deaths do not count");
                 Past::default()

@@ -20,6 +20,9 @@ pub use next::{Scripted, call_id, next};
 pub use script::{Cut, Fault, FaultRule, Pace, Script, ScriptError};
 pub use server::{Rehearsal, Running};
 
+/// Bytes of a script's file.
+pub(crate) const MAX_SCRIPT_BYTES: u64 = 16 << 20;
+
 /// What whoever starts the model prints once, so that nobody takes it for a real one.
 pub const NOTICE: &str = "this is a rehearsal: the model is scripted, its tool calls are real";
 

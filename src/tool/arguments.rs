@@ -12,6 +12,10 @@ use serde_json::Value;
 
 /// Values longer than this are cut in messages.
 const SHOWN: usize = 80;
+/// Bytes of an unknown name up to which a known one is sought for it: likeness takes memory for the product of both.
+const MAX_COMPARED_BYTES: usize = 64;
+/// Mistakes among which the first to tell is sought.
+const MAX_ERRORS: usize = 1_000;
 /// Below this likeness (0 to 1) a known name is no suggestion.
 const ALIKE: f64 = 0.5;
 
@@ -52,7 +56,7 @@ impl Shape {
     fn first_error<'a>(&'a self, arguments: &'a Value) -> Option<ValidationError<'a>> {
         let compile = || jsonschema::validator_for(&self.schema).expect("schemars makes valid schemas");
         let validator = self.validator.get_or_init(compile);
-        validator.iter_errors(arguments).min_by_key(|error| match unknown(error) {
+        validator.iter_errors(arguments).take(MAX_ERRORS).min_by_key(|error| match unknown(error) {
             Some(_) => 0,
             None => 1,
         })
@@ -69,7 +73,8 @@ impl Shape {
                 Some(nearest) => format!("use `{nearest}`; the fields are {}", known.join(", ")),
                 None => format!("leave it out; the fields are {}", known.join(", ")),
             };
-            return at(Some(below(path, name)), format!("unknown field `{name}`"), hint);
+            let name = shorten(name);
+            return at(Some(below(path, &name)), format!("unknown field `{name}`"), hint);
         }
         if let ValidationErrorKind::Required { property } = error.kind() {
             let name = property.as_str().unwrap_or_default();
@@ -181,6 +186,9 @@ fn unknown<'a>(error: &'a ValidationError<'_>) -> Option<&'a str> {
 }
 
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    if name.len() > MAX_COMPARED_BYTES {
+        return None;
+    }
     let likeness = |other: &str| {
         if name.contains(other) || other.contains(name) {
             return 1.0;

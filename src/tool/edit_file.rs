@@ -19,6 +19,8 @@ use super::{
 
 /// Bytes of a file that is edited here.
 const MOST: u64 = 16 << 20;
+/// Bytes that the edits of one call look through, the whole file for each.
+const MAX_SEARCHED_BYTES: usize = 4 << 30;
 
 /// Replaces texts in a file, all of them or none, atomically.
 ///
@@ -132,7 +134,7 @@ fn prepare(
         }
         Some(_) | None => {}
     }
-    let content = edited(before, &arguments.edits)?;
+    let content = edited(before, &arguments.edits, asker)?;
     let (note, told) = (Note { before: hash, after: Hash::of(&content) }, told(content.len()));
     if note.after == note.before {
         return Ok(Prepared::Made(format!("nothing to change: {shown} stays as it is")));
@@ -162,15 +164,23 @@ fn read(place: &Place) -> Result<Vec<u8>, Failed> {
     Ok(content)
 }
 
-fn edited(mut content: Vec<u8>, edits: &[Edit]) -> Result<Vec<u8>, BadArguments> {
+const EDIT_LESS: &str = "nothing was changed: make fewer edits in one call";
+
+fn edited(mut content: Vec<u8>, edits: &[Edit], asker: &Asker) -> Result<Vec<u8>, Failed> {
+    let mut searched = 0_usize;
     for (n, Edit { old, new }) in edits.iter().enumerate() {
+        asker.still_waits()?;
+        searched = searched.saturating_add(content.len());
+        if searched > MAX_SEARCHED_BYTES || content.len() as u64 > 2 * MOST {
+            return Err(bad(n, "comes after more work than one call may take", EDIT_LESS).into());
+        }
         let Some(start) = memmem::find(&content, old.as_bytes()) else {
-            return Err(not_found(n, &content, old));
+            return Err(not_found(n, &content, old).into());
         };
         if memmem::find(&content[start + 1..], old.as_bytes()).is_some() {
             let count = memmem::find_iter(&content, old.as_bytes()).count().max(2);
             let what = format!("occurs {count} times in the file");
-            return Err(bad(n, &what, "take more of the text around it, so that it occurs once"));
+            return Err(bad(n, &what, "take more of the text around it, so that it occurs once").into());
         }
         content.splice(start..start + old.len(), new.bytes());
     }

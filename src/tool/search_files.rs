@@ -1,22 +1,19 @@
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
     path::Path,
     time::Duration,
 };
 
 use grep_matcher::Matcher as _;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use hermod_actors::{
     Visible,
     model::{Access, CallEnd, EffectClass},
     port::BadArguments,
 };
-use ignore::{
-    DirEntry, WalkBuilder,
-    overrides::{Override, OverrideBuilder},
-};
+use ignore::{DirEntry, WalkBuilder, overrides::Override};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -25,6 +22,7 @@ use super::{
     Settings,
     blocking::{Asker, Failed, blocking},
     paths::{Place, declared, one_line, resolve},
+    patterns::{check_rules, globs, matcher},
     typed::{Site, Typed},
 };
 use crate::process::without_cut_end;
@@ -38,10 +36,6 @@ const BEFORE: usize = 100;
 const ROOM: usize = 48_000;
 /// Files with longer lines are skipped from there on.
 const LONGEST_LINE: usize = 4 << 20;
-/// Bytes of a file with rules of what is left out.
-const LONGEST_RULES: u64 = 1 << 20;
-/// Memory that a compiled pattern may take.
-const PATTERN: usize = 4 << 20;
 /// A search that takes longer says what it has found.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -86,32 +80,6 @@ impl Typed for SearchFiles {
     }
 }
 
-fn matcher(pattern: &str) -> Result<RegexMatcher, BadArguments> {
-    let bad = |error: String, hint: &str| BadArguments {
-        field: Some("pattern".into()),
-        error: format!("`pattern` {pattern:?} {error}"),
-        hint: hint.into(),
-    };
-    if pattern.is_empty() {
-        return Err(bad("is empty".into(), "give what to look for"));
-    }
-    let mut builder = RegexMatcherBuilder::new();
-    builder.line_terminator(Some(b'\n')).size_limit(PATTERN).dfa_size_limit(PATTERN);
-    builder.build(pattern).map_err(|error| {
-        bad(format!("cannot be used: {error}"), "mend it; `\\` in front takes a character as it is")
-    })
-}
-
-fn globs(root: &Path, glob: Option<&str>) -> Result<Override, BadArguments> {
-    let mut builder = OverrideBuilder::new(root);
-    let built = glob.map_or(Ok(()), |glob| builder.add(glob).map(|_| ())).and_then(|()| builder.build());
-    built.map_err(|error| BadArguments {
-        field: Some("glob".into()),
-        error: format!("`glob` {:?} cannot be used: {error}", glob.unwrap_or_default()),
-        hint: "give one like `*.rs` or `src/**/*.toml`".into(),
-    })
-}
-
 fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
     let place = resolve(workspace, "path", arguments.path.as_deref().unwrap_or("."))?;
     let matcher = matcher(&arguments.pattern)?;
@@ -141,11 +109,8 @@ fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<Strin
     };
     let root = place.root();
     for folder in [root.absolute(), place.absolute()] {
-        if !has_plain_rules(&folder) {
-            let error = format!(
-                "a `.gitignore` or `.ignore` in {} is no regular file under 1 MiB",
-                one_line(folder.as_os_str().as_encoded_bytes())
-            );
+        if let Err(error) = check_rules(&folder) {
+            let error = format!("{error}, in {}", one_line(folder.as_os_str().as_encoded_bytes()));
             let hint = "remove it, or search another folder".to_owned();
             return Err(BadArguments { field: Some("path".into()), error, hint }.into());
         }
@@ -158,17 +123,10 @@ fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<Strin
     Ok(search.found.finish())
 }
 
-/// A folder whose rules cannot be read at once is left out: the walk opens them whatever they are, a pipe too.
+/// A folder whose rules cannot be used is left out: the walk opens them whatever they are, a pipe too.
 fn is_entered(entry: &DirEntry) -> bool {
     let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-    entry.file_name() != ".git" && (!is_folder || has_plain_rules(entry.path()))
-}
-
-fn has_plain_rules(folder: &Path) -> bool {
-    [".gitignore", ".ignore"].iter().all(|name| match fs::symlink_metadata(folder.join(name)) {
-        Ok(told) => told.is_file() && told.len() <= LONGEST_RULES,
-        Err(_) => true,
-    })
+    entry.file_name() != ".git" && (!is_folder || check_rules(entry.path()).is_ok())
 }
 
 fn walk(from: &Path, globs: &Override) -> WalkBuilder {

@@ -12,7 +12,8 @@ use super::{
     Settings,
     blocking::failed_inside,
     detached,
-    hardline::refused,
+    excerpt::excerpt,
+    hardline::{self, refused},
     paths::resolve,
     spool::spooled,
     told::told,
@@ -22,6 +23,10 @@ use crate::process::{self, Command, Environment, Tee, runner::Name};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 pub const SHELL: &str = "/bin/sh";
+/// Bytes of a command: Linux takes no longer argument (`MAX_ARG_STRLEN`, less the NUL at its end).
+const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
+const WRITE_A_SCRIPT: &str =
+    "make it shorter and plainer, or put the script into a file with `write_file` and run that";
 /// What ending a command and reading the rest of its output may take, with room.
 pub(super) const ENDING: Duration = Duration::from_secs(30);
 
@@ -62,13 +67,19 @@ impl Typed for Shell {
         if command.contains('\0') {
             return bad("`command` contains a NUL byte".into(), "leave it out");
         }
-        match refused(command) {
-            Some(reason) => bad(
-                format!("`command` {command:?} is never run: it {reason}"),
-                "name exactly what is to change, inside the workspace, or ask the operator to do it",
-            ),
-            None => Ok(()),
+        if command.len() > MAX_COMMAND_BYTES {
+            let error = format!(
+                "`command` has {} bytes, and the system takes at most {MAX_COMMAND_BYTES}",
+                command.len()
+            );
+            return bad(error, WRITE_A_SCRIPT);
         }
+        let Some(reason) = refused(command) else { return Ok(()) };
+        let hint = match reason {
+            hardline::UNJUDGED => WRITE_A_SCRIPT,
+            _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
+        };
+        bad(format!("`command` {} is never run: it {reason}", excerpt(command)), hint)
     }
 
     fn access(_: &Arguments, _: &str, _: &Settings) -> Access {

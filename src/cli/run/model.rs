@@ -1,4 +1,4 @@
-use std::{fs, path::Path};
+use std::path::Path;
 
 use hermod_actors::model::{Hash, ModelRef, RunSpec};
 
@@ -8,8 +8,9 @@ use crate::{
     config::{Config, OLLAMA},
     daemon::{self, StartError},
     environment::{self, Found, Variables, Wanted},
+    files::read_regular,
     ollama,
-    rehearsal::Script,
+    rehearsal::{MAX_SCRIPT_BYTES, Script},
 };
 
 /// The script that is played when none is named.
@@ -115,7 +116,8 @@ fn script(play: &Play, state: &Path) -> Result<Choice, Failure> {
         Play::Embedded => ("the embedded script".to_owned(), STOCK.to_vec()),
         Play::File(path) => {
             let name = format!("--rehearse={}", path.display());
-            let json = fs::read(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+            let json = read_regular(path, MAX_SCRIPT_BYTES)
+                .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
             (name, json)
         }
     };

@@ -1,13 +1,12 @@
 use std::{
-    fs::{self, File},
-    io::{self, Read},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use hermod_actors::{MAX_PICTURE_BYTES, MAX_PICTURES, model::ImageFormat};
 
-use crate::cli::exit::Failure;
+use crate::{cli::exit::Failure, files::read_regular};
 
 /// The files that `--image` names, whole.
 pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Bytes>, Failure> {
@@ -23,19 +22,15 @@ fn wrong(path: &Path, reason: &str) -> Failure {
 }
 
 fn read_one(path: &Path) -> Result<Bytes, String> {
-    let unreadable =
-        |error: io::Error| format!("{error}; name a PNG, JPEG, GIF or WebP file that can be read");
-    // Whatever else it is, opening it may wait for ever.
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("it is no file; name a PNG, JPEG, GIF or WebP file".to_owned());
-    }
-    let most = u64::try_from(MAX_PICTURE_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > MAX_PICTURE_BYTES {
-        return Err(format!("it has more than {MAX_PICTURE_BYTES} bytes; scale it down"));
-    }
+    let bytes = read_regular(path, MAX_PICTURE_BYTES as u64).map_err(|error| {
+        let is_too_large = error.kind() == ErrorKind::FileTooLarge;
+        let remedy = if is_too_large {
+            "scale it down"
+        } else {
+            "name a PNG, JPEG, GIF or WebP file that can be read"
+        };
+        format!("{error}; {remedy}")
+    })?;
     match ImageFormat::of_bytes(&bytes) {
         Some(_) => Ok(bytes.into()),
         None => Err("it is neither PNG, JPEG, GIF nor WebP; convert it".to_owned()),

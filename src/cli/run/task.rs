@@ -1,4 +1,4 @@
-use std::{io::Read, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use hermod_actors::model::{Levels, RunSpec, Thinking, ThinkingStyle};
@@ -9,8 +9,12 @@ use crate::{
     config::Config,
     daemon::Endpoints,
     environment::Variables,
+    files::{read_limited, text as utf8},
     tool::SKILL_VIEW,
 };
+
+/// Bytes of a task on standard input.
+const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// What a new run is to do.
 pub(super) struct Task {
@@ -93,10 +97,11 @@ fn may_be_limited_in_dollars(spec: &RunSpec) -> Result<(), Failure> {
 
 /// The task: TEXT itself, or all of standard input if it is `-`.
 pub(super) fn read_text(text: &str) -> Result<Arc<str>, Failure> {
-    let mut input = String::new();
+    let input;
     let text = if text == "-" {
-        let read = std::io::stdin().lock().read_to_string(&mut input);
-        read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
+        let read = read_limited(std::io::stdin().lock(), MAX_TEXT_BYTES).and_then(utf8);
+        input =
+            read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
         &input
     } else {
         text

@@ -1,5 +1,5 @@
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -53,7 +53,7 @@ pub(super) struct DecodeArgs {
 /// Prints it.
 pub(super) fn execute(args: &DecodeArgs) -> Result<(), Failure> {
     let wire = args.format.wire(&Dialect::default())?;
-    let headers = args.headers.as_ref().map(headers).transpose()?.unwrap_or_default();
+    let headers = args.headers.as_deref().map(headers).transpose()?.unwrap_or_default();
     let body = read(&args.file)?;
     let origin = Arc::new(Origin {
         provider: args.provider.as_str().into(),
@@ -73,7 +73,7 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), Failure> {
     print_json(&Value::Object(decoded))
 }
 
-fn headers(path: &PathBuf) -> Result<HeaderMap, Failure> {
+fn headers(path: &Path) -> Result<HeaderMap, Failure> {
     let json: Map<String, Value> = serde_json::from_slice(&read(path)?)
         .map_err(|error| wrong(path, format!("{error}; give an object like {{\"retry-after\": \"3\"}}")))?;
     let header = |(name, value): (String, Value)| {

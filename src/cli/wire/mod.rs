@@ -6,16 +6,18 @@ mod encode;
 mod message;
 mod signs;
 
-use std::{
-    fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 
 use super::exit::Failure;
-use crate::provider::{Dialect, WIRES, WireFormat};
+use crate::{
+    files::{read_limited, read_regular},
+    provider::{Dialect, WIRES, WireFormat},
+};
+
+/// Bytes of a response or a conversation.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Decode a response or encode a request, as a wire format has it
 #[derive(Debug, Args)]
@@ -55,12 +57,11 @@ pub(crate) fn execute(args: &WireArgs) -> Result<(), Failure> {
 }
 
 /// The bytes of a file, or of standard input where it is `-`.
-fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = if path.as_path() == Path::new("-") {
-        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let read = if path == Path::new("-") {
+        read_limited(io::stdin().lock(), MAX_BYTES)
     } else {
-        fs::read(path)
+        read_regular(path, MAX_BYTES)
     };
     read.map_err(|error| wrong(path, error))
 }

@@ -1,3 +1,5 @@
+use super::{Reason, budget::WorkBudget};
+
 /// Resolves the escapes of `$'...'`, `printf` and `echo -e`: `\n`, `\x2f`, `\057`, `\u002f` and the like.
 pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::new();
@@ -64,26 +66,40 @@ pub(super) fn from_base64(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The words that `word` stands for: `/{bin,etc}` is `/bin` and `/etc`. At most `most`.
-pub(super) fn braces(word: &str, most: usize) -> Vec<String> {
-    let mut words = vec![word.to_owned()];
-    let mut at = 0;
-    while at < words.len() {
-        match alternatives(&words[at]) {
-            Some(expanded) if words.len() + expanded.len() <= most => drop(words.splice(at..=at, expanded)),
-            Some(_) | None => at += 1,
+/// Adds to `words` what `word` stands for: `/{bin,etc}` is `/bin` and `/etc`.
+pub(super) fn braces(word: &str, budget: &mut WorkBudget, words: &mut Vec<String>) -> Result<(), Reason> {
+    budget.spend_word(word.len())?;
+    // The last is expanded next, so the words come in their order.
+    let mut unexpanded = vec![word.to_owned()];
+    while let Some(word) = unexpanded.pop() {
+        budget.spend(word.len())?;
+        let Some(Alternatives { before, choices, after }) = alternatives(&word) else {
+            words.push(word);
+            continue;
+        };
+        for choice in choices.split(',').rev() {
+            budget.spend_word(before.len() + choice.len() + after.len())?;
+            unexpanded.push(format!("{before}{choice}{after}"));
         }
     }
-    words
+    Ok(())
 }
 
-/// Resolves the first innermost braces that hold a comma; `${NAME}` holds none.
-fn alternatives(word: &str) -> Option<Vec<String>> {
+/// A word around its first innermost braces that hold a comma.
+struct Alternatives<'a> {
+    before: &'a str,
+    /// With commas between them.
+    choices: &'a str,
+    after: &'a str,
+}
+
+/// Finds the first innermost braces that hold a comma; `${NAME}` holds none.
+fn alternatives(word: &str) -> Option<Alternatives<'_>> {
     word.match_indices('{').find_map(|(open, _)| {
         let inside = &word[open + 1..];
         let close = inside.find(['{', '}']).filter(|end| inside[*end..].starts_with('}'))?;
         let (before, after) = (&word[..open], &inside[close + 1..]);
-        let choices: Vec<_> = inside[..close].split(',').collect();
-        (choices.len() > 1).then(|| choices.iter().map(|choice| format!("{before}{choice}{after}")).collect())
+        let choices = &inside[..close];
+        choices.contains(',').then_some(Alternatives { before, choices, after })
     })
 }

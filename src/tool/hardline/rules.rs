@@ -128,6 +128,13 @@ pub(super) fn executed(arguments: &[String]) -> Vec<Vec<String>> {
     commands
 }
 
+/// Bytes that [`executed`] puts in the place of `{}` in all.
+pub(super) fn placeholder_bytes(arguments: &[String]) -> usize {
+    let start = starts(arguments).first().map_or(0, |start| start.len());
+    let places: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
+    places.saturating_mul(start)
+}
+
 fn starts(arguments: &[String]) -> Vec<&str> {
     let is_path = |word: &&str| !word.starts_with(['-', '(', '!']);
     let arguments = arguments.iter().map(String::as_str);

@@ -1,4 +1,4 @@
-use std::{iter::Peekable, str::Chars};
+use std::{collections::HashMap, iter::Peekable, str::Chars};
 
 use super::escape::unescape;
 
@@ -46,7 +46,7 @@ enum Token {
 pub(super) fn parse(text: &str) -> Script {
     let mut lexer = Lexer::new(text);
     lexer.run();
-    let is_fork_bomb = (0..lexer.tokens.len()).any(|start| multiplies(&lexer.tokens[start..]));
+    let is_fork_bomb = multiplies(&lexer.tokens);
     Script { commands: commands(&lexer.tokens, &lexer.bodies), substituted: lexer.substituted, is_fork_bomb }
 }
 
@@ -95,17 +95,41 @@ fn commands(tokens: &[Token], bodies: &[String]) -> Vec<Simple> {
     commands
 }
 
-/// Whether `tokens` begin with a function like `f() { f | f & }`.
+/// Whether a function like `f() { f | f & }` is among `tokens`.
 fn multiplies(tokens: &[Token]) -> bool {
-    let (name, body) = match tokens {
-        [Token::Word(name), Token::Open, Token::Close, body @ ..] => (name, body),
-        [Token::Word(keyword), Token::Word(name), body @ ..] if keyword == "function" => (name, body),
-        _ => return false,
+    let functions = tokens.iter().enumerate().filter_map(|(start, _)| match &tokens[start..] {
+        [Token::Word(name), Token::Open, Token::Close, ..] => Some((name, start + 3)),
+        [Token::Word(keyword), Token::Word(name), ..] if keyword == "function" => Some((name, start + 2)),
+        _ => None,
+    });
+    let mut functions = functions.peekable();
+    if functions.peek().is_none() {
+        return false;
+    }
+    let places = |is_sought: fn(&Token) -> bool| -> Vec<usize> {
+        tokens.iter().enumerate().filter(|(_, token)| is_sought(token)).map(|(at, _)| at).collect()
     };
-    let end = body.iter().position(|token| *token == Token::Word("}".into())).unwrap_or(body.len());
-    let itself = Token::Word(name.clone());
-    let pipes = body[..end].windows(3).any(|three| *three == [itself.clone(), Token::Pipe, itself.clone()]);
-    pipes && body[..end].contains(&Token::Background)
+    let ends = places(|token| matches!(token, Token::Word(word) if word == "}"));
+    let backgrounds = places(|token| *token == Token::Background);
+    let mut doubled: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, three) in tokens.windows(3).enumerate() {
+        if let [Token::Word(left), Token::Pipe, Token::Word(right)] = three
+            && left == right
+        {
+            doubled.entry(left).or_default().push(at);
+        }
+    }
+    functions.any(|(name, body)| {
+        let end = first_from(&ends, body).unwrap_or(tokens.len());
+        let is_within =
+            |places: &[usize], length: usize| first_from(places, body).is_some_and(|at| at + length <= end);
+        is_within(&backgrounds, 1) && doubled.get(name.as_str()).is_some_and(|pipes| is_within(pipes, 3))
+    })
+}
+
+/// The first of `places`, which are in order, that is not before `start`.
+fn first_from(places: &[usize], start: usize) -> Option<usize> {
+    places.get(places.partition_point(|place| *place < start)).copied()
 }
 
 struct Lexer<'a> {

@@ -74,6 +74,11 @@ impl Target {
         Self { from_home: true, names: Vec::new() }
     }
 
+    /// How many names it has.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     /// What it means, whether it is named itself or by a wildcard for all that is in it.
     pub(super) fn kind(&self) -> Kind {
         let wild = self.names.iter().rev().take_while(|name| is_wild(name)).count();
