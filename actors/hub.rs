@@ -38,6 +38,7 @@ pub(crate) struct Delta {
 pub(crate) enum Piece {
     Text { at: u64, delta: Arc<str> },
     Reasoning { at: u64, delta: Arc<str> },
+    ToolCall { n: u32, tool: Arc<str>, arguments: Arc<str> },
     Waits { reason: &'static str, until: Option<Timestamp> },
     Progress(Arc<str>),
 }

@@ -11,13 +11,43 @@ use hermod_actors::{
 };
 
 use crate::{
-    config::Config,
+    config::{Config, resolve},
     daemon::{self, Parts, StartError},
     prompt::LayeredPrompt,
-    provider::{Cache, Credential, Deadlines, HttpProvider, ProviderConfig},
+    provider::{
+        Cache, Credential, Deadlines, HttpProvider, ProviderConfig, anthropic_messages, chat_completions,
+        codex_responses,
+    },
     secret::Secret,
     store::redb::Durability,
 };
+
+/// The wire format in which an endpoint is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ApiMode {
+    /// As the base URL tells, by the rules of `providers.*.api_mode` in the configuration.
+    #[default]
+    Auto,
+    /// OpenAI's Chat Completions, and what is compatible with it.
+    ChatCompletions,
+    /// Anthropic's Messages.
+    AnthropicMessages,
+    /// OpenAI's Responses.
+    CodexResponses,
+}
+
+impl ApiMode {
+    /// The wire format's name in the configuration; `None` if the base URL decides.
+    const fn wire(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::ChatCompletions => Some(chat_completions::NAME),
+            Self::AnthropicMessages => Some(anthropic_messages::NAME),
+            Self::CodexResponses => Some(codex_responses::NAME),
+        }
+    }
+}
 
 /// Makes a runtime out of tools and models of one's own.
 #[derive(Debug)]
@@ -41,14 +71,27 @@ impl Builder {
         }
     }
 
-    /// Adds a model behind an endpoint that speaks `chat_completions`, each with a provider of its own. The first one is asked unless a request says
-    /// otherwise.
+    /// Adds a model with a provider of its own, whose wire format the base URL tells. The first model is asked unless a
+    /// request says otherwise.
     #[must_use]
-    pub fn model(mut self, model: ModelRef, base_url: &str, key: Option<Secret>) -> Self {
+    pub fn model(self, model: ModelRef, base_url: &str, key: Option<Secret>) -> Self {
+        self.model_in(ApiMode::Auto, model, base_url, key)
+    }
+
+    /// As [`Builder::model`], in a wire format that is stated.
+    #[must_use]
+    pub fn model_in(
+        mut self,
+        api_mode: ApiMode,
+        model: ModelRef,
+        base_url: &str,
+        key: Option<Secret>,
+    ) -> Self {
+        let (wire, base_url) = resolve(api_mode.wire(), None, base_url);
         let config = ProviderConfig {
             name: model.provider.to_string(),
-            base_url: base_url.to_owned(),
-            wire: "chat_completions".into(),
+            base_url,
+            wire: wire.to_owned(),
             credentials: key.map(Credential::fixed).into_iter().collect(),
             pool: PoolStrategy::default(),
             limits: RateLimits::default(),

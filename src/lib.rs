@@ -27,7 +27,7 @@ pub mod spec;
 pub mod store;
 pub mod tool;
 
-pub use builder::Builder;
+pub use builder::{ApiMode, Builder};
 pub use hermod_actors::{
     RunError, RunRequest, RunResult, Runtime,
     model::{CallEnd, EffectClass, Event, Outcome},

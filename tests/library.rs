@@ -1,8 +1,13 @@
 //! The crate as a library: what the example answers.
 
 use hermod::{
-    Builder,
+    ApiMode, Builder, RunRequest,
     tool::{Settings, make},
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpListener,
 };
 
 #[path = "../examples/two_tools.rs"]
@@ -18,6 +23,33 @@ async fn the_smallest_agent_uses_both_tools() {
         .unwrap_or_else(|| panic!("{answer}"));
     assert!(humantime::parse_rfc3339(time).is_ok(), "{answer}");
     assert_eq!(product, "42.");
+}
+
+/// The path of the first request that an endpoint below `path` gets.
+async fn first_path(mode: ApiMode, path: &str) -> String {
+    let state = tempfile::tempdir().expect("a folder");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}{path}", listener.local_addr().expect("an address"));
+    let builder = Builder::new(state.path()).workspace("src");
+    let builder = builder.model_in(mode, "mine/m".parse().expect("a model"), &url, None);
+    let runtime = builder.start().await.expect("it starts");
+    runtime.submit(RunRequest::new("go")).await.expect("it is accepted");
+    let (socket, _) = listener.accept().await.expect("a connection");
+    let mut line = String::new();
+    BufReader::new(socket).read_line(&mut line).await.expect("a request");
+    line.split(' ').nth(1).expect("a path").to_owned()
+}
+
+#[tokio::test]
+async fn a_model_is_asked_in_the_format_that_is_stated_or_that_its_url_tells() {
+    let check = async |mode: ApiMode, path: &str, expect: &str| {
+        assert_eq!(first_path(mode, path).await, expect, "{mode:?} {path}");
+    };
+    check(ApiMode::Auto, "/v1", "/v1/chat/completions").await;
+    check(ApiMode::Auto, "/v1/responses", "/v1/responses").await;
+    check(ApiMode::ChatCompletions, "/v1", "/v1/chat/completions").await;
+    check(ApiMode::AnthropicMessages, "/v1", "/v1/messages").await;
+    check(ApiMode::CodexResponses, "/v1", "/v1/responses").await;
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ fn node(n: u32, state: &str, children: &[Value]) -> Value {
         "usage": { "input_tokens": 0, "output_tokens": 0 }, "first": 1, "last": 1,
     });
     let waits = if state == "running" { vec![tool] } else { Vec::new() };
-    json!({ "run": row, "task": "look", "account": null, "waits": waits, "children": children })
+    json!({ "run": row, "input": "look", "account": null, "waits": waits, "children": children })
 }
 
 /// A root with one subagent that ends, and then ends itself; what has not changed comes more than once.
@@ -114,7 +114,7 @@ fn a_run_is_told_with_its_task_and_its_account() {
     let running = world.started(&[]);
     let node = &object(&world.ok(&["tree", "--json"]))[0];
     assert_eq!(
-        (&node["task"], &node["parent"], &node["children"]),
+        (&node["input"], &node["parent"], &node["children"]),
         (&json!("wait"), &Value::Null, &json!([]))
     );
     assert!(node["limits"]["iterations"].as_u64() > node["spent"]["iterations"].as_u64(), "{node}");

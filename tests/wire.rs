@@ -10,12 +10,15 @@ mod recordings;
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZero,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
 use hermod::provider::{Decoder, WIRES};
-use hermod_actors::model::Failure;
+use hermod_actors::{model::Failure, port::Deltas};
 use serde_json::Value;
 
 use recordings::{Case, FORMATS, Nobody, cases, facts::Facts};
@@ -96,6 +99,43 @@ fn a_cut_between_chunks_changes_nothing() {
             assert_eq!(cut, whole, "{} cut at {at}", case.name);
         });
     });
+}
+
+/// The calls that a decoder announces while the stream comes in: number, tool, arguments.
+#[derive(Default)]
+struct Announced(Mutex<Vec<(u32, String, String)>>);
+
+impl Deltas for Announced {
+    fn text(&self, _: &str) {}
+    fn reasoning(&self, _: &str) {}
+    fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        self.0.lock().unwrap().push((n, tool.to_owned(), arguments.to_owned()));
+    }
+}
+
+#[test]
+fn calls_are_announced_while_they_stream_as_the_answer_has_them() {
+    let (announced, called) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    for_each_answered(|case| {
+        let announcements = |size: usize| {
+            let (seen, mut decoder) = (Announced::default(), case.decoder());
+            let pushed = case.body.chunks(size).try_for_each(|part| decoder.push(part, &seen).map(|_| ()));
+            (seen.0.into_inner().unwrap(), pushed.and_then(|()| decoder.finish(&Nobody)))
+        };
+        let (seen, answer) = announcements(case.body.len().max(1));
+        assert_eq!(announcements(1).0, seen, "{} byte by byte", case.name);
+        let Ok(answer) = answer else { return };
+        let calls = answer.message.calls.iter().zip(1..);
+        let calls: Vec<_> = calls.map(|(call, n)| (n, call.name.clone(), call.arguments.clone())).collect();
+        assert!(calls.starts_with(&seen), "{}: {seen:?} of {calls:?}", case.name);
+        if case.body.starts_with(b"event:") || case.body.starts_with(b"data:") {
+            announced.fetch_add(seen.len(), Ordering::Relaxed);
+            called.fetch_add(calls.len(), Ordering::Relaxed);
+        }
+    });
+    let (announced, called) = (announced.into_inner(), called.into_inner());
+    println!("{announced} of {called} streamed calls are announced before their answer is whole");
+    assert!(announced * 100 >= called * 95, "only {announced} of {called}");
 }
 
 #[test]

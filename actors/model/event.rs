@@ -61,6 +61,18 @@ pub enum EventBody {
         /// The piece.
         delta: Arc<str>,
     },
+    /// The stream has brought a tool call whole, before the answer that it belongs to. Not durable, as the deltas are: a
+    /// [`EventBody::Retry`] of the model call voids it, and [`EventBody::ToolCallParsed`] follows with the answer.
+    ToolCallStreamed {
+        /// The call.
+        call: CallId,
+        /// The attempt of the model call, counted from 1.
+        attempt: Attempt,
+        /// The tool, as the model names it.
+        tool: Arc<str>,
+        /// The arguments, as the model wrote them.
+        arguments: Arc<str>,
+    },
     /// The answer asks for a tool call.
     ToolCallParsed {
         /// The call.
@@ -184,6 +196,7 @@ impl EventBody {
             Self::ThinkingEnd { .. } => "thinking.end",
             Self::TextDelta { .. } => "text.delta",
             Self::ReasoningDelta { .. } => "reasoning.delta",
+            Self::ToolCallStreamed { .. } => "tool_call.streamed",
             Self::ToolCallParsed { .. } => "tool_call.parsed",
             Self::ToolStart { .. } => "tool.start",
             Self::ToolProgress { .. } => "tool.progress",
@@ -202,6 +215,7 @@ impl EventBody {
             | Self::ThinkingEnd { .. }
             | Self::TextDelta { .. }
             | Self::ReasoningDelta { .. }
+            | Self::ToolCallStreamed { .. }
             | Self::ToolCallParsed { .. } => Stream::Assistant,
             Self::ToolStart { .. } | Self::ToolProgress { .. } | Self::ToolEnd { .. } => Stream::Tool,
             Self::Retry { call, .. } => match call.n {

@@ -82,6 +82,7 @@ pub struct RunSpec {
     /// The folder in which its tools work.
     pub workspace: String,
     /// The isolation key of its tools.
+    #[serde(rename = "isolation_key", alias = "task")]
     pub task: String,
     /// The tools it may call, sorted.
     pub tools: Vec<String>,

@@ -101,6 +101,10 @@ pub trait Deltas: Send + Sync {
     fn text(&self, delta: &str);
     /// A piece of what the model thinks.
     fn reasoning(&self, delta: &str);
+    /// Call `n` of the answer, counted from 1, has come whole; as the model wrote it. Best effort: the answer counts.
+    fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        let _ = (n, tool, arguments);
+    }
     /// What the response says is left of the account's limits.
     fn limits(&self, info: RateInfo) {
         let _ = info;

@@ -109,15 +109,26 @@ impl Narration {
                 asking.reasoning += length(delta);
                 EventBody::ReasoningDelta { call, attempt, delta: Arc::clone(delta) }
             }
+            (Piece::ToolCall { n, tool, arguments }, Some(_)) => EventBody::ToolCallStreamed {
+                call: CallId { n: *n, ..call },
+                attempt,
+                tool: Arc::clone(tool),
+                arguments: Arc::clone(arguments),
+            },
             (Piece::Progress(note), _) if self.open.get(&call)?.attempt == attempt => {
                 EventBody::ToolProgress { call, attempt, note: Arc::clone(note) }
             }
             (Piece::Waits { reason, until }, None) if is_wanted => {
                 EventBody::Status(RunStatus::Waiting { reason: (*reason).into(), until: *until })
             }
-            (Piece::Text { .. } | Piece::Reasoning { .. } | Piece::Waits { .. } | Piece::Progress(_), _) => {
-                return None;
-            }
+            (
+                Piece::Text { .. }
+                | Piece::Reasoning { .. }
+                | Piece::ToolCall { .. }
+                | Piece::Waits { .. }
+                | Piece::Progress(_),
+                _,
+            ) => return None,
         };
         Some((call.run, body))
     }

@@ -27,7 +27,10 @@ fn line((run, body): &Told) -> String {
         EventBody::TextDelta { delta, .. } | EventBody::ReasoningDelta { delta, .. } => {
             format!(" {delta}")
         }
-        EventBody::ToolCallParsed { call, tool, arguments } => format!(" {} {tool} {arguments}", call.n),
+        EventBody::ToolCallStreamed { call, tool, arguments, .. }
+        | EventBody::ToolCallParsed { call, tool, arguments } => {
+            format!(" {} {tool} {arguments}", call.n)
+        }
         EventBody::ToolStart { call, attempt, tool, .. } => format!(" {} {tool} {attempt}", call.n),
         EventBody::ToolProgress { call, note, .. } => format!(" {} {note}", call.n),
         EventBody::ToolEnd { call, tool, status, .. } => format!(" {} {tool} {status:?}", call.n),
@@ -229,6 +232,9 @@ fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
     check(2, text(0, "one"), Some("text.delta one"));
     check(2, Piece::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
     check(2, text(3, "two"), Some("text.delta two"));
+    let streamed = || Piece::ToolCall { n: 2, tool: "Look".into(), arguments: "{}".into() };
+    check(1, streamed(), None);
+    check(2, streamed(), Some("tool_call.streamed 2 Look {}"));
     check(2, text(9, "gap"), None);
     check(2, text(12, "on"), None);
     told(&mut narration, failed(Some(9)));

@@ -47,6 +47,10 @@ impl Deltas for Published {
         let at = self.reasoning.fetch_add(length(delta), Ordering::Relaxed);
         self.publish(|| Piece::Reasoning { at, delta: delta.into() });
     }
+
+    fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        self.publish(|| Piece::ToolCall { n, tool: tool.into(), arguments: arguments.into() });
+    }
 }
 
 /// Tells the gate too, when the answer begins to come in.
@@ -82,6 +86,11 @@ impl Deltas for Heard<'_> {
     fn reasoning(&self, delta: &str) {
         self.begins();
         self.published.reasoning(delta);
+    }
+
+    fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        self.begins();
+        self.published.tool_call(n, tool, arguments);
     }
 
     fn limits(&self, info: RateInfo) {

@@ -38,6 +38,10 @@ enum Verb {
     },
 }
 
+/// What `config show` prints in place of an empty file.
+const NOTHING_SET: &str =
+    "# nothing is set: every key has its default, which `hermod config show --effective` prints";
+
 /// Checks or shows.
 pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), Failure> {
     let config = Config::read(variables)?;
@@ -46,7 +50,11 @@ pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(
         Verb::Show { effective, json } => {
             let wanted = |setting: &Setting| effective || setting.origin != Origin::Default;
             let settings: Vec<_> = config.settings.iter().filter(|(_, setting)| wanted(setting)).collect();
-            if json { print_json(&object(&config, &settings)) } else { print(&lines(&settings)) }
+            match (json, settings.is_empty()) {
+                (true, _) => print_json(&object(&config, &settings)),
+                (false, true) => print(NOTHING_SET),
+                (false, false) => print(&lines(&settings)),
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{
     exit::Failure,
     inquiry::{Inquiry, other_answer},
     output::print_json,
+    report,
 };
 use crate::control::{Answer, Request};
 
@@ -25,5 +26,7 @@ pub(crate) async fn execute(args: JournalArgs, inquiry: &Inquiry) -> Result<(), 
     // By its id: `last` may be another one by the time that the records are asked for again.
     let request = Request::SessionsShow { session: args.session, max: 0 };
     let Answer::Session(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
-    inquiry.records(detail.session.row.id.to_string(), args.from, |record| print_json(&record)).await
+    inquiry
+        .records(detail.session.row.id.to_string(), args.from, |record| print_json(&report::record(record)))
+        .await
 }

@@ -80,6 +80,7 @@ impl Live {
             | EventBody::Recorded { .. }
             | EventBody::Lifecycle(_)
             | EventBody::ReasoningDelta { .. }
+            | EventBody::ToolCallStreamed { .. }
             | EventBody::ToolCallParsed { .. }
             | EventBody::IterationEnd { .. }
             | EventBody::Retry { .. } => {}

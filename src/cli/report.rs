@@ -14,11 +14,11 @@ use crate::{
     control::{Node, RunDetail},
 };
 
-/// `{run, session, task, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
+/// `{run, session, isolation_key, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
 /// unpriced, started_at, ended_at}`; a text that is no answer is `partial`.
 pub(crate) fn result(result: &RunResult) -> Value {
     let mut object = identified(Some((result.run, result.session)));
-    object.insert("task".into(), result.task.as_deref().into());
+    object.insert("isolation_key".into(), result.task.as_deref().into());
     object.insert("outcome".into(), Value::Null);
     object.insert("cause".into(), Value::Null);
     object.extend(fields(&result.ended));
@@ -50,6 +50,36 @@ pub(crate) fn in_dollars(nano: u64) -> Value {
     json!(nano as f64 / 1e9)
 }
 
+/// Stored amounts of money as `--json` has them everywhere: dollars, not nano-dollars. These are `usd` of limits and
+/// accounts, and the numbers of a refusal whose `dimension` is `usd`.
+pub(crate) fn with_dollars(mut value: Value) -> Value {
+    const AMOUNTS: [&str; 3] = ["limit", "spent", "reserved"];
+    if let Value::Object(object) = &mut value {
+        let is_of_usd = object.get("dimension").is_some_and(|dimension| dimension == "usd");
+        for (name, field) in object.iter_mut() {
+            let is_money = name == "usd" || (is_of_usd && AMOUNTS.contains(&name.as_str()));
+            *field = match field.as_u64().filter(|_| is_money) {
+                Some(nano) => in_dollars(nano),
+                None => with_dollars(field.take()),
+            };
+        }
+    }
+    value
+}
+
+/// The fields of a journal's record that hold stored amounts.
+const WITH_AMOUNTS: [&str; 6] = ["spec", "budget", "reserved", "booked", "refusal", "usd"];
+
+/// A record as `hermod journal` prints it. What vendors and models wrote is left as it is.
+pub(crate) fn record(mut record: Value) -> Value {
+    for name in WITH_AMOUNTS {
+        if let Some(field) = record.get_mut(name) {
+            *field = with_dollars(json!({ name: field.take() }))[name].take();
+        }
+    }
+    record
+}
+
 /// The same object for a run without an outcome, or for none: `error` says why.
 pub(crate) fn no_result(run: Option<(RunId, SessionId)>, error: &str) -> Value {
     let mut object = identified(run);
@@ -62,7 +92,7 @@ pub(crate) fn no_result(run: Option<(RunId, SessionId)>, error: &str) -> Value {
 
 /// The fields of a result that an absent one has too.
 const ABSENT: [&str; 12] = [
-    "task",
+    "isolation_key",
     "outcome",
     "cause",
     "answer",
@@ -153,7 +183,7 @@ pub(crate) fn detail(detail: &RunDetail) -> Value {
     object.extend(cost(detail.cost, &detail.unpriced));
     object.insert("input".into(), detail.input.as_str().into());
     object.insert("said".into(), detail.said.as_deref().into());
-    object.insert("spec".into(), json!(detail.spec));
+    object.insert("spec".into(), with_dollars(json!(detail.spec)));
     Value::Object(object)
 }
 
@@ -165,13 +195,13 @@ fn wait(wait: &Wait) -> Value {
     Value::Object(object)
 }
 
-/// The run with its subagents: `{…of the run, parent, task, limits, spent, reserved, waits, children}`, and so on
+/// The run with its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`, and so on
 /// downwards.
 pub(crate) fn node(node: &Node) -> Value {
     let mut object = as_object(run(&node.run));
     object.insert("parent".into(), json!(node.run.parent));
-    object.insert("task".into(), node.task.as_str().into());
-    let amounts = |of: fn(&Account) -> Amounts| json!(node.account.as_ref().map(of));
+    object.insert("input".into(), node.input.as_str().into());
+    let amounts = |of: fn(&Account) -> Amounts| with_dollars(json!(node.account.as_ref().map(of)));
     object.insert("limits".into(), amounts(|account| account.limits));
     object.insert("spent".into(), amounts(|account| account.spent));
     object.insert("reserved".into(), amounts(|account| account.reserved));
@@ -185,7 +215,7 @@ fn time(at: Option<Timestamp>) -> Value {
 }
 
 fn fields(ended: &hermod_actors::model::Ended) -> Map<String, Value> {
-    as_object(json!(ended))
+    as_object(with_dollars(json!(ended)))
 }
 
 fn as_object(value: Value) -> Map<String, Value> {
@@ -241,7 +271,7 @@ mod tests {
             result(&sample(Ended { outcome: Outcome::Completed, cause: None })),
             json!({
                 "run": "00000000000000000000000001", "session": "00000000000000000000000002",
-                "task": "t", "outcome": "completed", "cause": null, "answer": "said", "answer_source": "final",
+                "isolation_key": "t", "outcome": "completed", "cause": null, "answer": "said", "answer_source": "final",
                 "messages": [
                     { "role": "user", "content": "hi" },
                     {
@@ -279,6 +309,26 @@ mod tests {
         check(4_000_000_123_456_789, "4000000.123456789");
         let unknown = cost(None, &["p/a/b".parse().unwrap()]);
         assert_eq!(json!(unknown), json!({ "cost_usd": null, "unpriced": ["p/a/b"] }));
+    }
+
+    #[test]
+    fn money_is_in_dollars_wherever_it_stands() {
+        let check = |stored: Value, expect: Value| assert_eq!(record(stored), expect);
+        let amounts = |usd: Value| json!({ "tokens": 5, "usd": usd });
+        for name in ["budget", "reserved", "booked"] {
+            check(json!({ name: amounts(json!(2_500_000_000_u64)) }), json!({ name: amounts(json!(2.5)) }));
+        }
+        check(json!({ "usd": 1_000_000_000_u64 }), json!({ "usd": 1.0 }));
+        let spec = |usd: Value| json!({ "spec": { "limits": { "budget": amounts(usd) } } });
+        check(spec(json!(1)), spec(json!(1e-9)));
+        let refusal = |dimension: &str, of: Value| {
+            let refusal = json!({ "dimension": dimension, "limit": of, "spent": of, "reserved": of });
+            json!({ "refusal": refusal })
+        };
+        check(refusal("usd", json!(500_000_000)), refusal("usd", json!(0.5)));
+        check(refusal("tokens", json!(7)), refusal("tokens", json!(7)));
+        let vendors = json!({ "message": { "opaque": { "usd": 5 } } });
+        check(vendors.clone(), vendors);
     }
 
     #[test]

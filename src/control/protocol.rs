@@ -298,9 +298,9 @@ pub struct SessionDetail {
 pub struct Node {
     /// The run.
     pub run: RunRow,
-    /// The beginning of its task, at most 200 characters; empty if its journal cannot be read.
+    /// The beginning of its input, at most 200 characters; empty if its journal cannot be read.
     #[serde(default)]
-    pub task: String,
+    pub input: String,
     /// What it may spend and has spent; `None` if it has no account.
     #[serde(default)]
     pub account: Option<Account>,

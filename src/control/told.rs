@@ -8,8 +8,8 @@ const TASK: usize = 200;
 /// See the module. Take all records of the run, from the first on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Told {
-    /// The beginning of its task.
-    pub(super) task: String,
+    /// The beginning of its input.
+    pub(super) input: String,
     /// The iterations that have their answer.
     pub(super) iterations: u32,
     /// What its model calls have used.
@@ -22,7 +22,7 @@ impl Told {
     /// Takes the next record.
     pub(super) fn take(&mut self, body: &Body) {
         match body {
-            Body::RunAccepted(accepted) => self.task = accepted.input.chars().take(TASK).collect(),
+            Body::RunAccepted(accepted) => self.input = accepted.input.chars().take(TASK).collect(),
             Body::ModelAnswered(answered) => {
                 self.iterations += 1;
                 self.usage.add(&answered.usage.unwrap_or_default());

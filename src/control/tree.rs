@@ -73,7 +73,7 @@ impl Forest {
             (run.iterations, run.usage) = (told.iterations, told.usage);
             waits = seen.waits(&run, vitals).await;
         }
-        let node = Node { run, task: told.task, account, waits, children: Vec::new() };
+        let node = Node { run, input: told.input, account, waits, children: Vec::new() };
         Ok((node, told.children))
     }
 }

@@ -191,7 +191,7 @@ fn a_tree_has_every_run_below_its_root() {
     bench.check(Some(7), "");
     bench.check(Some(8), "8(9)");
     let nodes = bench.grow(Some(5));
-    assert_eq!((nodes[0].task.as_str(), nodes[0].account.unwrap().limits.tokens), ("task 5", Some(100)));
+    assert_eq!((nodes[0].input.as_str(), nodes[0].account.unwrap().limits.tokens), ("task 5", Some(100)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Model providers: one file per wire format, each pure (bytes in, values out), and one folder that talks HTTP.
 
+mod announcer;
 pub mod anthropic_messages;
 pub mod chat_completions;
 pub mod codex_responses;

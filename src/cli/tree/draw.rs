@@ -45,7 +45,7 @@ fn told(node: &Node, now: Timestamp) -> String {
     let (state, waits) = (runs::state(&node.run), waits::short(&node.waits, now));
     let waits = waits.map_or_else(String::new, |waits| format!(", {waits}"));
     let spent = spend(node.account.as_ref(), node.run.iterations);
-    format!("{state}{waits}  {spent}  \"{}\"", shown(&node.task, TASK))
+    format!("{state}{waits}  {spent}  \"{}\"", shown(&node.input, TASK))
 }
 
 /// The end of an id: siblings are begun at the same time, so that their ids begin alike.
@@ -84,7 +84,7 @@ mod tests {
             last: 1,
         };
         let wait = what.map(|what| Wait { what, since: Timestamp(1_000), until: None });
-        Node { run, task: task.into(), account: None, waits: wait.into_iter().collect(), children }
+        Node { run, input: task.into(), account: None, waits: wait.into_iter().collect(), children }
     }
 
     fn tree() -> Node {

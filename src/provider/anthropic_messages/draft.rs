@@ -12,6 +12,7 @@ use super::{
     parts::Parts,
 };
 use crate::provider::{
+    announcer::{Announcer, PartialCall},
     excerpt::excerpt,
     failure::failure_in_stream,
     ids::make_distinct,
@@ -38,6 +39,7 @@ pub(super) struct Draft {
     /// The blocks in the order in which they began, each with the vendor's index, if it gave one.
     blocks: Vec<(Option<u64>, Block)>,
     calls: usize,
+    announcer: Announcer,
     /// Why the model stopped, as soon as that is known.
     finish: Option<Finish>,
     tokens: Tokens,
@@ -96,7 +98,15 @@ impl reader::Draft for Draft {
 impl Draft {
     /// The begin of an answer that `origin` makes.
     pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, blocks: Vec::new(), calls: 0, finish: None, tokens: Tokens::default(), size: 0 }
+        Self {
+            origin,
+            blocks: Vec::new(),
+            calls: 0,
+            announcer: Announcer::default(),
+            finish: None,
+            tokens: Tokens::default(),
+            size: 0,
+        }
     }
 
     /// Takes the next event.
@@ -202,9 +212,22 @@ impl Draft {
     fn stop(&mut self, index: Option<u64>, deltas: &dyn Deltas) {
         match self.place(index).map(|at| &mut self.blocks[at].1) {
             Some(Block::Text(text)) => text.flush(deltas),
-            Some(Block::Call(call)) => call.stopped = true,
+            Some(Block::Call(call)) => {
+                call.stopped = true;
+                self.announce(deltas);
+            }
             Some(Block::Thinking { .. } | Block::Kept { .. } | Block::Ignored) | None => {}
         }
+    }
+
+    fn announce(&mut self, deltas: &dyn Deltas) {
+        let calls = self.blocks.iter().filter_map(|(_, block)| match block {
+            Block::Call(call) => {
+                Some(PartialCall { name: &call.name, arguments: call.arguments(), is_closed: call.stopped })
+            }
+            Block::Text(_) | Block::Thinking { .. } | Block::Kept { .. } | Block::Ignored => None,
+        });
+        self.announcer.announce(calls, deltas);
     }
 
     /// The block that a piece belongs to; `fresh` if none has begun that could take it.

@@ -6,6 +6,7 @@ use super::{
     kept::cost,
 };
 use crate::provider::{
+    announcer::PartialCall,
     ids::make_distinct,
     loose::{Loose, Maybe, is_object},
 };
@@ -102,6 +103,17 @@ impl Calls {
         let call = ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
         self.slots.push(Slot { index, call, extra: None });
         Ok(self.slots.len() - 1)
+    }
+
+    /// The calls as far as they have come. All but the last are closed, and the last if `is_last_closed`.
+    pub(super) fn partial(&self, is_last_closed: bool) -> impl Iterator<Item = PartialCall<'_>> {
+        let last = self.slots.len().saturating_sub(1);
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_call());
+        slots.map(move |(at, Slot { call, .. })| PartialCall {
+            name: &call.name,
+            arguments: &call.arguments,
+            is_closed: at < last || is_last_closed,
+        })
     }
 
     /// Whether the arguments of all calls have come whole. Empty ones may be those of which nothing has come.

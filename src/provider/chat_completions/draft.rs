@@ -12,6 +12,7 @@ use super::{
     kept::{self, Kept, MAX_DETAILS},
 };
 use crate::provider::{
+    announcer::Announcer,
     failure::failure_in_stream,
     loose::Loose,
     reader::{self, Unread, senseless, with_json},
@@ -32,6 +33,7 @@ pub(super) struct Draft {
     splitter: Splitter,
     refusal: String,
     calls: Calls,
+    announcer: Announcer,
     kept: Kept,
     /// Why the model stopped, as soon as that is known.
     finish: Option<Finish>,
@@ -102,6 +104,7 @@ impl Draft {
             splitter: Splitter::default(),
             refusal: String::new(),
             calls: Calls::default(),
+            announcer: Announcer::default(),
             kept: Kept::default(),
             finish: None,
             usage: None,
@@ -140,6 +143,7 @@ impl Draft {
         if let Some(finish) = finish_of(choice.finish_reason.text())? {
             self.finish = Some(finish);
         }
+        self.announcer.announce(self.calls.partial(self.finish.is_some()), deltas);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use super::{
     slot::{Kind, MAX_PARTS, PARAGRAPH, PartKind, Slot, TooMany},
 };
 use crate::provider::{
+    announcer::Announcer,
     failure::failure_in_stream,
     loose::Loose,
     reader::{self, Unread, senseless, with_json},
@@ -28,6 +29,7 @@ const MAX_ANSWER: usize = 32 * 1024 * 1024;
 pub(super) struct Draft {
     origin: Arc<Origin>,
     items: Items,
+    announcer: Announcer,
     said: Said,
     /// How it ended, as soon as that is known.
     end: Option<End>,
@@ -98,7 +100,14 @@ impl reader::Draft for Draft {
 impl Draft {
     /// An answer of `origin` that has not begun.
     pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, items: Items::default(), said: Said::default(), end: None, usage: None }
+        Self {
+            origin,
+            items: Items::default(),
+            announcer: Announcer::default(),
+            said: Said::default(),
+            end: None,
+            usage: None,
+        }
     }
 
     #[cfg(test)]
@@ -124,6 +133,7 @@ impl Draft {
             What::ItemWhole => {
                 let growth = self.items.whole(index, event.item.0.unwrap_or_default());
                 self.show(&growth.map_err(too_many)?, deltas);
+                self.announcer.announce(self.items.partial_calls(), deltas);
                 Progress::Content
             }
             What::PartWhole => self.part(&event, deltas).map_err(too_many)?,

@@ -4,7 +4,7 @@ use super::{
     event::Item,
     slot::{Kind, MAX_PARTS, PartKind, SLOT_BYTES, Slot, Told, TooMany},
 };
-use crate::provider::{ids::make_distinct, loose::Maybe};
+use crate::provider::{announcer::PartialCall, ids::make_distinct, loose::Maybe};
 
 /// The output items of an answer, put together from events that name them by place, by id, by both or not at all.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +39,15 @@ impl Items {
 
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    /// The calls as far as they have come, in the order in which their items began.
+    pub(super) fn partial_calls(&self) -> impl Iterator<Item = PartialCall<'_>> {
+        self.slots.iter().filter(|slot| slot.kind == Kind::Call).map(|slot| PartialCall {
+            name: &slot.name,
+            arguments: &slot.arguments,
+            is_closed: slot.whole && slot.told == Told::Whole,
+        })
     }
 
     fn find(&self, place: Place<'_>, kind: Kind) -> Option<usize> {
