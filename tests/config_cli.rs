@@ -204,8 +204,12 @@ fn settings_are_shown_with_their_origin() {
 
 #[test]
 fn what_is_shown_effectively_is_a_file_that_can_be_used() {
-    let mut bare = World::new("").hermod(&["config", "show"], &[]);
-    let bare = bare.env_remove("HERMOD_OLLAMA__ADDRESS").output().expect("hermod starts");
+    let world = World::new("");
+    let bare = world
+        .hermod(&["config", "show"], &[])
+        .env_remove("HERMOD_OLLAMA__ADDRESS")
+        .output()
+        .expect("hermod starts");
     let bare = String::from_utf8_lossy(&bare.stdout).into_owned();
     assert!(bare.starts_with("# nothing is set: every key has its default"), "{bare}");
     let shown = World::new("").check(&["config", "show", "--effective"], &[], (0, &[]));
