@@ -1,4 +1,7 @@
-use std::{fmt, str::FromStr};
+use std::{
+    fmt::{self, Write as _},
+    str::FromStr,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
@@ -28,13 +31,30 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut digits = [0; DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
-            pair.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        }
-        f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+        write_digits(&self.0, f)
     }
+}
+
+fn write_digits(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let digit = |half: u8| char::from(if half < 10 { b'0' + half } else { b'a' + half - 10 });
+    bytes.iter().try_for_each(|byte| {
+        f.write_char(digit(byte >> 4))?;
+        f.write_char(digit(byte & 15))
+    })
+}
+
+/// The bytes that these hexadecimal digits stand for, if they are as many as expected.
+fn read_digits<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
+    if text.len() != 2 * BYTES {
+        return None;
+    }
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut bytes = [0; BYTES];
+    for (pair, byte) in text.as_bytes().chunks_exact(2).zip(&mut bytes) {
+        let (high, low) = digit(pair[0]).zip(digit(pair[1]))?;
+        *byte = high << 4 | low;
+    }
+    Some(bytes)
 }
 
 impl fmt::Debug for Hash {
@@ -48,14 +68,7 @@ impl FromStr for Hash {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a hash: expected {DIGITS} hexadecimal digits");
-        let digits: &[u8; DIGITS] = text.as_bytes().try_into().map_err(|_| wrong())?;
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let mut bytes = [0; DIGITS / 2];
-        for (pair, byte) in digits.chunks_exact(2).zip(&mut bytes) {
-            let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(wrong)?;
-            *byte = high << 4 | low;
-        }
-        Ok(Self(bytes))
+        read_digits(text).map(Self).ok_or_else(wrong)
     }
 }
 
@@ -68,6 +81,66 @@ impl Serialize for Hash {
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from_text(from)
+    }
+}
+
+/// The SHA-256 of a content, as 64 hexadecimal digits in text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// The hash of `content`.
+    pub fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_digits(&self.0, f)
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ContentHash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a SHA-256: expected 64 hexadecimal digits");
+        read_digits(text).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl Serialize for ContentHash {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentHash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from_text(from)
+    }
+}
+
+/// Hashes a content that comes in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct ContentHasher(Sha256);
+
+impl ContentHasher {
+    /// Adds the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The hash of all pieces.
+    pub fn finish(self) -> ContentHash {
+        ContentHash(self.0.finalize().into())
     }
 }
 
@@ -103,6 +176,19 @@ mod tests {
         assert_eq!(serde_json::from_str::<Hash>(&serde_json::to_string(&hash).unwrap()).unwrap(), hash);
         let digits = "0123456789abcdef".repeat(2);
         assert_eq!(digits.parse::<Hash>().map(|hash| hash.to_string()), Ok(digits));
+    }
+
+    #[test]
+    fn the_hash_of_a_content_is_that_of_its_pieces() {
+        let mut hasher = ContentHasher::default();
+        hasher.update(b"ab");
+        hasher.update(b"c");
+        let hash = hasher.finish();
+        assert_eq!(hash, ContentHash::of(b"abc"));
+        let digits = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!((hash.to_string().as_str(), digits.parse()), (digits, Ok(hash)));
+        assert_eq!(serde_json::from_str::<ContentHash>(&format!("\"{digits}\"")).unwrap(), hash);
+        assert!(digits[1..].parse::<ContentHash>().unwrap_err().contains("64 hexadecimal digits"));
     }
 
     #[test]

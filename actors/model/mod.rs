@@ -46,7 +46,7 @@ pub use delegation::{Child, ChildEnded, Delegation, Parent, Raised};
 pub use durable::Durable;
 pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
 pub use failure::{Deadline, Failure, FailureClass};
-pub use hash::{Hash, Hasher};
+pub use hash::{ContentHash, ContentHasher, Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use inbox::Inbox;
 pub use learned::{Density, ModelRow};

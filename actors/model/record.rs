@@ -3,9 +3,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalAnswered, ApprovalRequested, BootId, CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded,
-    Content, ContextCompacted, Ended, Image, Incarnation, LateSettled, ModelAnswered, ModelFailed,
-    ModelStarted, ModelWaiting, NoAllowance, Parent, Past, Raised, RunId, RunSpec, StopReason,
+    ApprovalAnswered, ApprovalRequested, Artifact, BootId, CallAdmitted, CallEnded, CallLost, CallStarted,
+    ChildEnded, Content, ContextCompacted, Ended, Image, Incarnation, LateSettled, ModelAnswered,
+    ModelFailed, ModelStarted, ModelWaiting, NoAllowance, Parent, Past, Raised, RunId, RunSpec, StopReason,
     SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage, message::no_images,
 };
 
@@ -255,6 +255,18 @@ impl RunStopping {
 }
 
 impl Body {
+    /// The artifacts that it names.
+    pub fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
+        let (kept, images) = if let Self::RunAccepted(accepted) = self {
+            (None, &accepted.images[..])
+        } else if let Self::CallEnded(ended) = self {
+            (ended.end.artifact.as_ref(), &ended.end.images[..])
+        } else {
+            (None, &[][..])
+        };
+        kept.into_iter().chain(images.iter().map(|image| &image.artifact))
+    }
+
     /// The run that it speaks of; `None` if it speaks of the session.
     pub fn run(&self) -> Option<RunId> {
         Some(match self {

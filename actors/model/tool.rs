@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Image, message::no_images};
+use super::{ContentHash, Image, message::no_images};
 
 /// What a tool call does to the world, and so what may be done with it after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,6 +53,9 @@ pub struct Artifact {
     pub handle: String,
     /// How many bytes it has.
     pub bytes: u64,
+    /// The hash of its content; `None` if it was made by a version that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Box<ContentHash>>,
 }
 
 /// The end of a tool call: what the model will read.

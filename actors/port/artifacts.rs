@@ -3,13 +3,21 @@ use std::{fmt, fmt::Debug, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::model::{Artifact, Attempt, CallId, SessionId, Timestamp};
+use crate::model::{Artifact, Attempt, CallId, ContentHash, ContentHasher, SessionId, Timestamp};
 
 /// Whole outputs that are too long for a model to read at once, kept byte for byte.
 pub trait Artifacts: Debug + Send + Sync + 'static {
     /// Begins an artifact. Nothing is to be read under its name before [`Keeper::finish`] has resolved; then it takes the
     /// place of an earlier one of the same name.
     fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>>;
+
+    /// Compares the content of an artifact with the hash that was recorded of it: [`ArtifactError::Altered`] if it is another
+    /// one.
+    fn verify(
+        &self,
+        name: ArtifactName,
+        sha256: ContentHash,
+    ) -> BoxFuture<'static, Result<(), ArtifactError>>;
 
     /// Reads at most `max` bytes from `offset` on; none at the end and beyond.
     fn read(
@@ -75,6 +83,8 @@ pub struct Excerpt {
 pub enum Presence {
     /// It is there, with so many bytes.
     Present(u64),
+    /// Its content is not the one whose hash was recorded.
+    Altered,
     /// It was removed, for its time was over: nothing is wrong.
     Removed(Timestamp),
     /// It is lost.
@@ -95,6 +105,9 @@ pub enum ArtifactError {
         /// When.
         at: Timestamp,
     },
+    /// Its content is not the one whose hash was recorded.
+    #[error("the artifact `{0}` was altered: its content is not the one that was kept")]
+    Altered(String),
     /// The store does not take it or does not give it.
     #[error("{0}")]
     Unavailable(String),
@@ -105,12 +118,56 @@ pub enum ArtifactError {
 pub struct Shelf {
     artifacts: Arc<dyn Artifacts>,
     own: ArtifactName,
+    hashes: ArtifactHashes,
+}
+
+/// The hashes that a session's records have of its artifacts, by handle. A clone shares all of them.
+#[derive(Debug, Clone, Default)]
+pub struct ArtifactHashes(imbl::OrdMap<Arc<str>, ContentHash>);
+
+impl ArtifactHashes {
+    /// Adds that of an artifact, if it has one.
+    pub fn add(&mut self, artifact: &Artifact) {
+        if let Some(sha256) = &artifact.sha256 {
+            self.0.insert(artifact.handle.as_str().into(), **sha256);
+        }
+    }
+}
+
+/// An artifact in the making, which is hashed as it comes.
+#[derive(Debug)]
+pub struct ArtifactWriter {
+    keeper: Box<dyn Keeper>,
+    handle: String,
+    hasher: ContentHasher,
+    bytes: u64,
+}
+
+impl ArtifactWriter {
+    /// Adds bytes. After an error, or when the future was dropped, the artifact cannot be finished any more.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), ArtifactError> {
+        self.hasher.update(&bytes);
+        self.bytes += bytes.len() as u64;
+        self.keeper.write(bytes).await
+    }
+
+    /// Resolves when all of it is durable.
+    pub async fn finish(self) -> Result<Artifact, ArtifactError> {
+        self.keeper.finish().await?;
+        Ok(Artifact { handle: self.handle, bytes: self.bytes, sha256: Some(self.hasher.finish().into()) })
+    }
 }
 
 impl Shelf {
     /// The artifacts of `own`'s session, for the attempt that `own` names.
     pub fn new(artifacts: Arc<dyn Artifacts>, own: ArtifactName) -> Self {
-        Self { artifacts, own }
+        Self { artifacts, own, hashes: ArtifactHashes::default() }
+    }
+
+    /// The same shelf, where what is read must have these hashes.
+    #[must_use]
+    pub fn with_hashes(self, hashes: ArtifactHashes) -> Self {
+        Self { hashes, ..self }
     }
 
     /// The name of what this attempt makes.
@@ -122,29 +179,31 @@ impl Shelf {
     #[must_use]
     pub fn of_attempt(&self, attempt: Attempt) -> Self {
         let own = ArtifactName { attempt, ..self.own };
-        Self { artifacts: Arc::clone(&self.artifacts), own }
+        Self { own, ..self.clone() }
     }
 
     /// Begins this attempt's artifact.
-    pub fn begin(&self) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
-        self.artifacts.begin(self.own)
+    pub async fn begin(&self) -> Result<ArtifactWriter, ArtifactError> {
+        let keeper = self.artifacts.begin(self.own).await?;
+        let (handle, hasher) = (self.own.handle(), ContentHasher::default());
+        Ok(ArtifactWriter { keeper, handle, hasher, bytes: 0 })
     }
 
     /// Keeps `bytes` as this attempt's artifact; durable when it resolves.
     pub async fn keep(&self, bytes: Bytes) -> Result<Artifact, ArtifactError> {
-        let length = bytes.len() as u64;
-        let mut keeper = self.begin().await?;
-        keeper.write(bytes).await?;
-        keeper.finish().await?;
-        Ok(Artifact { handle: self.own.handle(), bytes: length })
+        let mut writer = self.begin().await?;
+        writer.write(bytes).await?;
+        writer.finish().await
     }
 
-    /// Reads from an artifact of this session.
+    /// Reads from an artifact of this session, if its content is the one that was recorded.
     pub async fn read(&self, handle: &str, offset: u64, max: usize) -> Result<Excerpt, ArtifactError> {
-        match ArtifactName::of_handle(self.own.session, handle) {
-            Some(name) => self.artifacts.read(name, offset, max).await,
-            None => Err(ArtifactError::NotFound(handle.to_owned())),
+        let name = ArtifactName::of_handle(self.own.session, handle)
+            .ok_or_else(|| ArtifactError::NotFound(handle.to_owned()))?;
+        if let Some(sha256) = self.hashes.0.get(handle) {
+            self.artifacts.verify(name, *sha256).await?;
         }
+        self.artifacts.read(name, offset, max).await
     }
 
     /// Reads what an earlier attempt of this call has kept, at most `max` bytes.

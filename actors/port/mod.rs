@@ -12,7 +12,9 @@ mod space;
 mod tool;
 
 pub use admit::{View, admit, fence};
-pub use artifacts::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence, Shelf};
+pub use artifacts::{
+    ArtifactError, ArtifactHashes, ArtifactName, ArtifactWriter, Artifacts, Excerpt, Keeper, Presence, Shelf,
+};
 pub use clock::Clock;
 pub use context::{ContextEngine, ContextError, FixedPrompt, Layer, Occasion, Prompt, tokens_of};
 pub use journal::{

@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn picture() -> Image {
-        Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9 } }
+        Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9, sha256: None } }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    model::{Artifact, CallId, Image, ImageFormat, RunId, SessionId},
+    model::{Artifact, CallId, ContentHash, Image, ImageFormat, RunId, SessionId},
     port::{ArtifactName, Artifacts},
     runtime::RunError,
 };
@@ -34,7 +34,8 @@ fn described_one(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
     let format = ImageFormat::of_bytes(bytes)
         .ok_or_else(|| invalid(format!("picture {number} is neither PNG, JPEG, GIF nor WebP; convert it")))?;
     let handle = name(SessionId::from_bits(0), run, n).handle();
-    Ok(Image { format, artifact: Artifact { handle, bytes: bytes.len() as u64 } })
+    let sha256 = Some(ContentHash::of(bytes).into());
+    Ok(Image { format, artifact: Artifact { handle, bytes: bytes.len() as u64, sha256 } })
 }
 
 /// Keeps them; durable when it resolves.

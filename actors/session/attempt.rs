@@ -79,7 +79,9 @@ async fn pictures(kept: &dyn Artifacts, request: &ModelRequest) -> Result<BTreeM
         }
         let unread = |error: ArtifactError| {
             let class = match error {
-                ArtifactError::NotFound(_) | ArtifactError::Removed { .. } => FailureClass::InvalidRequest,
+                ArtifactError::NotFound(_) | ArtifactError::Removed { .. } | ArtifactError::Altered(_) => {
+                    FailureClass::InvalidRequest
+                }
                 ArtifactError::Unavailable(_) => FailureClass::NotMade,
             };
             let message = format!("the picture {handle} of this conversation cannot be read: {error}");
@@ -87,6 +89,9 @@ async fn pictures(kept: &dyn Artifacts, request: &ModelRequest) -> Result<BTreeM
         };
         let name = ArtifactName::of_handle(request.session, handle)
             .ok_or_else(|| unread(ArtifactError::NotFound(handle.clone())))?;
+        if let Some(sha256) = &image.artifact.sha256 {
+            kept.verify(name, **sha256).await.map_err(unread)?;
+        }
         let read = kept.read(name, 0, MAX_PICTURE).await.map_err(unread)?;
         pictures.insert(handle.clone(), read.bytes);
     }

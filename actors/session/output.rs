@@ -92,7 +92,7 @@ mod tests {
     fn check_cut(content: &str, begins: &str, ends: &str) {
         let (end, kept) = of(content, &MemoryArtifacts::default());
         assert_eq!(kept, [content.as_bytes()]);
-        let Some(Artifact { handle, bytes }) = end.artifact else { panic!("no artifact") };
+        let Some(Artifact { handle, bytes, .. }) = end.artifact else { panic!("no artifact") };
         assert_eq!(bytes, content.len() as u64);
         assert!(end.content.len() <= MAX_OUTPUT, "{} bytes", end.content.len());
         assert!(end.content.starts_with(begins) && end.content.ends_with(ends), "{}", end.content);

@@ -96,7 +96,8 @@ impl Tasks {
     ) -> Option<Called> {
         let (name, text, spec) = turn.tool_call(call)?;
         let own = ArtifactName { session: self.id, call, attempt };
-        let shelf = Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own);
+        let shelf =
+            Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own).with_hashes(turn.artifact_hashes());
         let invocation = arguments(text).map(|arguments| Invocation {
             call,
             attempt,

@@ -12,7 +12,7 @@ use futures::{
 };
 
 use crate::{
-    model::{Attempt, CallId, RunId, SessionId},
+    model::{Attempt, CallId, ContentHash, RunId, SessionId},
     port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Shelf},
 };
 
@@ -40,6 +40,19 @@ impl Artifacts for MemoryArtifacts {
     fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
         let keeper = InMemory { store: self.clone(), name, bytes: Vec::new() };
         ready(Ok(Box::new(keeper) as Box<dyn Keeper>)).boxed()
+    }
+
+    fn verify(
+        &self,
+        name: ArtifactName,
+        sha256: ContentHash,
+    ) -> BoxFuture<'static, Result<(), ArtifactError>> {
+        let verified = match lock(&self.store).get(&name) {
+            None => Err(ArtifactError::NotFound(name.handle())),
+            Some(all) if ContentHash::of(all) == sha256 => Ok(()),
+            Some(_) => Err(ArtifactError::Altered(name.handle())),
+        };
+        ready(verified).boxed()
     }
 
     fn read(
@@ -135,6 +148,10 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
     let shelf = Shelf::new(Arc::clone(&artifacts), name(1, 3));
     assert_eq!(shelf.read(&one.handle(), 1, 1).await.expect("its own").bytes, &b"e"[..]);
     assert_eq!(shelf.read_earlier(2, 9).await.expect("its own").total, 0);
+    let verify = async |content: &[u8]| artifacts.verify(one, ContentHash::of(content)).await;
+    assert_eq!(verify(b"new").await, Ok(()));
+    assert_eq!(verify(b"old").await, Err(ArtifactError::Altered(one.handle())));
+    assert_eq!(artifacts.verify(name(2, 9), ContentHash::of(b"")).await, missing(name(2, 9)).map(drop));
     let stranger = Shelf::new(Arc::clone(&artifacts), name(2, 3));
     assert_eq!(stranger.read(&one.handle(), 0, 9).await, missing(one));
     assert!(matches!(shelf.read("../1", 0, 9).await, Err(ArtifactError::NotFound(_))));

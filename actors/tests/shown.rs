@@ -14,8 +14,8 @@ use futures::future::BoxFuture;
 use hermod_actors::{
     RunError, RunRequest, Runtime, SessionChoice,
     model::{
-        Answer, Body, EffectClass, Failure, FailureClass, Finish, ModelTraits, PrefixChange, RunSpec,
-        SessionId, Thinking, ThinkingStyle,
+        Answer, Body, ContentHash, EffectClass, Failure, FailureClass, Finish, ModelTraits, PrefixChange,
+        RunSpec, SessionId, Thinking, ThinkingStyle,
     },
     port::{
         ArtifactError, ArtifactName, Artifacts, Deltas, Encoder, Excerpt, Journal, Keeper, ModelRequest,
@@ -183,6 +183,14 @@ struct Flaky(MemoryArtifacts, AtomicU64);
 impl Artifacts for Flaky {
     fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
         self.0.begin(name)
+    }
+
+    fn verify(
+        &self,
+        name: ArtifactName,
+        sha256: ContentHash,
+    ) -> BoxFuture<'static, Result<(), ArtifactError>> {
+        self.0.verify(name, sha256)
     }
 
     fn read(

@@ -27,6 +27,7 @@ impl Turn {
     pub(super) fn fold(&mut self, record: &Record) {
         self.last += 1;
         self.active_ms = record.active_ms;
+        record.body.artifacts().for_each(|artifact| self.artifacts.add(artifact));
         let now = Now { at: record.at, active_ms: record.active_ms };
         match &record.body {
             Body::SessionOpened(opened) => {

@@ -53,6 +53,7 @@ use crate::{
         PrefixChange, Record, RunId, RunSpec, Seq, SessionId, Timestamp, TodoList,
     },
     policy::Candidate,
+    port::ArtifactHashes,
     turn::{
         history::History,
         run::{Phase, Step},
@@ -75,6 +76,8 @@ pub(crate) struct Turn {
     learned: imbl::Vector<learned::Learned>,
     /// What its model means to do.
     todo: Arc<TodoList>,
+    /// What is recorded of the artifacts of this session.
+    artifacts: ArtifactHashes,
     /// All runs that were ever accepted here.
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<run::Queued>>,
@@ -101,6 +104,11 @@ struct Head {
 }
 
 impl Turn {
+    /// The recorded hashes of this session's artifacts.
+    pub(crate) fn artifact_hashes(&self) -> ArtifactHashes {
+        self.artifacts.clone()
+    }
+
     /// A session without a record.
     fn empty(session: SessionId) -> Self {
         let nothing: Arc<str> = "".into();
@@ -115,6 +123,7 @@ impl Turn {
             summary: None,
             learned: imbl::Vector::new(),
             todo: Arc::default(),
+            artifacts: ArtifactHashes::default(),
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),

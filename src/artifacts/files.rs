@@ -15,10 +15,12 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use hermod_actors::{
-    model::SessionId,
+    model::{Artifact, ContentHash, SessionId},
     port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence},
 };
 use tokio::task::spawn_blocking;
+
+use super::hash::{self, Verified};
 
 use crate::{files, space::check_left};
 
@@ -32,6 +34,7 @@ const SYNCED: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct FileArtifacts {
     pub(super) root: Arc<Path>,
+    verified: Verified,
 }
 
 impl FileArtifacts {
@@ -43,12 +46,12 @@ impl FileArtifacts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        Ok(Self { root: root.into() })
+        Ok(Self { root: root.into(), verified: Verified::default() })
     }
 
     /// Those of a state directory, for whoever makes none.
     pub fn at(state: &Path) -> Self {
-        Self { root: state.join(FOLDER).into() }
+        Self { root: state.join(FOLDER).into(), verified: Verified::default() }
     }
 
     /// What there is of an artifact of a session.
@@ -60,6 +63,19 @@ impl FileArtifacts {
                 Ok(self.removed(name)?.map_or(Presence::Missing, Presence::Removed))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// What there is of an artifact that a record names. Reads all of it, if its hash is recorded.
+    pub fn check(&self, session: SessionId, artifact: &Artifact) -> io::Result<Presence> {
+        let presence = self.look(session, &artifact.handle)?;
+        let name = ArtifactName::of_handle(session, &artifact.handle);
+        match (presence, &artifact.sha256, name) {
+            (Presence::Present(bytes), Some(sha256), Some(name)) if bytes == artifact.bytes => {
+                let is_same = hash::of_file(&self.path(name))? == **sha256;
+                Ok(if is_same { presence } else { Presence::Altered })
+            }
+            _ => Ok(presence),
         }
     }
 
@@ -82,6 +98,24 @@ impl Artifacts for FileArtifacts {
             Ok(Box::new(InFile { written: Some(written), target }) as Box<dyn Keeper>)
         })
         .map(|made| made.map_err(unavailable))
+        .boxed()
+    }
+
+    fn verify(
+        &self,
+        name: ArtifactName,
+        sha256: ContentHash,
+    ) -> BoxFuture<'static, Result<(), ArtifactError>> {
+        let (artifacts, path) = (self.clone(), self.path(name));
+        let verified = self.verified.clone();
+        async move {
+            match off_thread(move || verified.verify(name, &path, sha256)).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(ArtifactError::Altered(name.handle())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(artifacts.missing(name).await),
+                Err(error) => Err(unavailable(error)),
+            }
+        }
         .boxed()
     }
 
@@ -208,6 +242,7 @@ mod tests {
 
     use hermod_actors::{
         model::{CallId, RunId},
+        port::{ArtifactHashes, Shelf},
         testkit::artifacts_contract,
     };
 
@@ -253,6 +288,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_artifact_that_was_altered_is_told_wherever_it_is_looked_at() {
+        let state = tempfile::tempdir().unwrap();
+        let artifacts = FileArtifacts::open(state.path()).unwrap();
+        let shelf = Shelf::new(Arc::new(artifacts.clone()), name());
+        let artifact = shelf.keep(Bytes::from_static(b"what was kept")).await.unwrap();
+        let mut hashes = ArtifactHashes::default();
+        hashes.add(&artifact);
+        let reader = shelf.clone().with_hashes(hashes);
+        let read = async || reader.read(&artifact.handle, 5, 3).await.map(|excerpt| excerpt.bytes);
+        let check = |artifact: &Artifact| artifacts.check(name().session, artifact).unwrap();
+        let old = Artifact { sha256: None, ..artifact.clone() };
+        assert_eq!(
+            (read().await.unwrap(), check(&artifact)),
+            (Bytes::from_static(b"was"), Presence::Present(13))
+        );
+        // Read before, so that it is known to be sound; then changed, with as many bytes.
+        for altered in [b"what was kepT", b"WHAT was kept"] {
+            fs::write(artifacts.path(name()), altered).unwrap();
+            assert_eq!(read().await, Err(ArtifactError::Altered(artifact.handle.clone())));
+            assert_eq!((check(&artifact), check(&old)), (Presence::Altered, Presence::Present(13)));
+        }
+        fs::write(artifacts.path(name()), b"what was kept").unwrap();
+        assert_eq!(
+            (read().await.unwrap(), check(&artifact)),
+            (Bytes::from_static(b"was"), Presence::Present(13))
+        );
+        fs::remove_file(artifacts.path(name())).unwrap();
+        assert_eq!(read().await, Err(ArtifactError::NotFound(artifact.handle.clone())));
+        assert_eq!(check(&artifact), Presence::Missing);
+    }
+
+    #[tokio::test]
     async fn what_a_dead_process_left_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let artifacts = FileArtifacts::open(state.path()).unwrap();
@@ -268,7 +335,7 @@ mod tests {
     async fn a_place_that_cannot_be_written_is_told() {
         let state = tempfile::tempdir().unwrap();
         fs::write(state.path().join(FOLDER), "in the way").unwrap();
-        let artifacts = FileArtifacts { root: state.path().join(FOLDER).into() };
+        let artifacts = FileArtifacts::at(state.path());
         let error = artifacts.begin(name()).await.unwrap_err();
         assert!(matches!(error, ArtifactError::Unavailable(_)), "{error}");
     }

@@ -1,6 +1,7 @@
 //! Artifacts as files of the state directory: `artifacts/<session>/<call>-<attempt>`.
 
 mod files;
+mod hash;
 mod retired;
 
 pub use files::FileArtifacts;

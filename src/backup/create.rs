@@ -19,7 +19,7 @@ use super::{
     error::{BackupError, Stop},
     files::{self, Part},
     manifest::{FORMAT, Listed, Manifest, STORE},
-    shelf,
+    shelf::{self, Recorded},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
@@ -75,17 +75,17 @@ fn fill(
     let Found { schema, epoch, lineage, checked } = inspect(&store, &state.join("blobs"), stop)?;
     let Checked { counts, damages: mut damage, more, blobs, artifacts } = checked;
     let mut files = BTreeMap::from([(STORE.to_owned(), files::hashed(&store, stop)?)]);
-    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), Some(bytes)));
-    let kept = shelf::kept(state, &artifacts)?.into_iter().map(|(path, bytes)| (path, Some(bytes)));
+    let blob = |(path, bytes)| (format!("blobs/{path}"), Some(Recorded { bytes, sha256: None }));
+    let blobs = blobs.into_iter().map(blob);
+    let kept = shelf::kept(state, &artifacts)?.into_iter().map(|(path, recorded)| (path, Some(recorded)));
     let notes = shelf::notes(state, &artifacts)?.into_iter().map(|path| (path, None));
     let memories = shelf::memories(state).map(|path| (path, None));
     let named: Vec<_> = blobs.chain(kept).chain(notes).chain(scripts(state)?).chain(memories).collect();
     files::check_room(part, lengths(state, &named))?;
-    for (path, bytes) in named {
+    for (path, recorded) in named {
         match copied(&path, (state, part), stop)? {
             Ok(file) => {
-                if let Some(bytes) = bytes.filter(|bytes| *bytes != file.bytes) {
-                    let why = format!("it has {} bytes, and should have {bytes}", file.bytes);
+                if let Some(why) = recorded.and_then(|recorded| recorded.difference(&file)) {
                     damage.push(Damage::file(&path, why));
                 }
                 files.insert(path, file);
@@ -121,7 +121,7 @@ fn copy(snapshot: &Snapshot, store: &Path, stop: &mut Stop) -> Result<(), Backup
 }
 
 /// How many bytes these files have. What is lost has none.
-fn lengths(state: &Path, files: &[(String, Option<u64>)]) -> u64 {
+fn lengths(state: &Path, files: &[(String, Option<Recorded>)]) -> u64 {
     let length = |(path, _): &(String, _)| fs::metadata(state.join(path)).map_or(0, |file| file.len());
     files.iter().map(length).sum()
 }
@@ -140,7 +140,7 @@ fn copied(
 }
 
 /// All scripts: a conversation may go on with its own long after its last run.
-fn scripts(state: &Path) -> Result<Vec<(String, Option<u64>)>, BackupError> {
+fn scripts(state: &Path) -> Result<Vec<(String, Option<Recorded>)>, BackupError> {
     let folder = state.join("scripts");
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,

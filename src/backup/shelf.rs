@@ -5,32 +5,59 @@ use std::{
     path::Path,
 };
 
-use hermod_actors::port::{ArtifactName, Presence};
+use hermod_actors::{
+    model::Artifact,
+    port::{ArtifactName, Presence},
+};
 
-use super::error::BackupError;
+use super::{error::BackupError, manifest::Listed};
 use crate::{
     artifacts::FileArtifacts,
     memory::{FOLDER, Target},
 };
 
-/// In a state directory or a backup: the paths of these artifacts with their bytes, but for those whose time was over.
+/// What a record says of a file: its bytes, and its hash in hexadecimal digits, if that was recorded.
+pub(super) struct Recorded {
+    pub(super) bytes: u64,
+    pub(super) sha256: Option<String>,
+}
+
+impl Recorded {
+    /// Why a file is not the one of which the record speaks.
+    pub(super) fn difference(&self, file: &Listed) -> Option<String> {
+        if file.bytes != self.bytes {
+            return Some(format!("it has {} bytes, and a record says {}", file.bytes, self.bytes));
+        }
+        let is_same = self.sha256.as_ref().is_none_or(|sha256| *sha256 == file.sha256);
+        (!is_same)
+            .then(|| "it was altered: its content is not the one of which a record has the hash".to_owned())
+    }
+}
+
+/// In a state directory or a backup: the paths of these artifacts, but for those whose time was over.
 pub(super) fn kept(
     root: &Path,
-    named: &BTreeMap<ArtifactName, u64>,
-) -> Result<Vec<(String, u64)>, BackupError> {
+    named: &BTreeMap<ArtifactName, Artifact>,
+) -> Result<Vec<(String, Recorded)>, BackupError> {
     let (artifacts, at) = (FileArtifacts::at(root), BackupError::at(root));
     let mut kept = Vec::new();
-    for (name, bytes) in named {
+    for (name, artifact) in named {
         match artifacts.look(name.session, &name.handle()).map_err(&at)? {
             Presence::Removed(_) => {}
-            Presence::Present(_) | Presence::Missing => kept.push((format!("artifacts/{name}"), *bytes)),
+            Presence::Present(_) | Presence::Altered | Presence::Missing => {
+                let sha256 = artifact.sha256.as_ref().map(ToString::to_string);
+                kept.push((format!("artifacts/{name}"), Recorded { bytes: artifact.bytes, sha256 }));
+            }
         }
     }
     Ok(kept)
 }
 
 /// The paths of the notes about those whose time was over.
-pub(super) fn notes(root: &Path, named: &BTreeMap<ArtifactName, u64>) -> Result<Vec<String>, BackupError> {
+pub(super) fn notes(
+    root: &Path,
+    named: &BTreeMap<ArtifactName, Artifact>,
+) -> Result<Vec<String>, BackupError> {
     let (artifacts, at) = (FileArtifacts::at(root), BackupError::at(root));
     let sessions: BTreeSet<_> = named.keys().map(|name| name.session).collect();
     let mut notes = Vec::new();

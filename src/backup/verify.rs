@@ -4,7 +4,7 @@ use super::{
     error::{BackupError, Stop},
     files,
     manifest::{Listed, Manifest, STORE},
-    shelf,
+    shelf::{self, Recorded},
 };
 use crate::store::redb::{Checked, CopyError, Damage, Found, inspect};
 
@@ -48,9 +48,9 @@ pub fn verify(dir: &Path, stop: &mut Stop) -> Result<Verified, BackupError> {
 fn compare((dir, manifest): (&Path, &Manifest), found: Found) -> Result<Vec<Damage>, BackupError> {
     let Found { schema: _, epoch, lineage, checked } = found;
     let Checked { counts, damages: mut damage, more, blobs, artifacts } = checked;
-    let blobs = blobs.into_iter().map(|(path, bytes)| (format!("blobs/{path}"), bytes));
-    let artifacts = shelf::kept(dir, &artifacts)?;
-    damage.extend(blobs.chain(artifacts).filter_map(|(path, bytes)| unlisted(&manifest.files, path, bytes)));
+    let blob = |(path, bytes)| (format!("blobs/{path}"), Recorded { bytes, sha256: None });
+    let named = blobs.into_iter().map(blob).chain(shelf::kept(dir, &artifacts)?);
+    damage.extend(named.filter_map(|(path, recorded)| unlisted(&manifest.files, path, &recorded)));
     // What was so in the store is so in every copy of it. That says nothing of the files of this one.
     damage.retain(|found| manifest.damage.iter().all(|known| !known.is_where(found)));
     if more > manifest.more_damage {
@@ -67,10 +67,9 @@ fn compare((dir, manifest): (&Path, &Manifest), found: Found) -> Result<Vec<Dama
     Ok(damage)
 }
 
-fn unlisted(files: &BTreeMap<String, Listed>, what: String, bytes: u64) -> Option<Damage> {
+fn unlisted(files: &BTreeMap<String, Listed>, what: String, recorded: &Recorded) -> Option<Damage> {
     let why = match files.get(&what) {
-        Some(listed) if listed.bytes == bytes => return None,
-        Some(listed) => format!("it has {} bytes, and a record says {bytes}", listed.bytes),
+        Some(listed) => recorded.difference(listed)?,
         None => "a record names it, and it is not in the backup".to_owned(),
     };
     Some(Damage::file(what, why))

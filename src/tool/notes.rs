@@ -22,9 +22,11 @@ pub(super) async fn earlier<N: DeserializeOwned>(shelf: &Shelf) -> Result<Option
         match shelf.read_earlier(attempt, LONGEST).await {
             Ok(excerpt) => return serde_json::from_slice(&excerpt.bytes).map(Some).map_err(unreadable),
             Err(ArtifactError::NotFound(_)) => {}
-            Err(error @ (ArtifactError::Removed { .. } | ArtifactError::Unavailable(_))) => {
-                return Err(error);
-            }
+            Err(
+                error @ (ArtifactError::Removed { .. }
+                | ArtifactError::Altered(_)
+                | ArtifactError::Unavailable(_)),
+            ) => return Err(error),
         }
     }
     Ok(None)

@@ -60,6 +60,12 @@ impl Typed for ReadArtifact {
                 None,
                 "make the output again if it is still needed",
             ),
+            Err(error @ ArtifactError::Altered(_)) => CallEnd::error(
+                CallStatus::Error,
+                &error.to_string(),
+                None,
+                "make the output again if it is still needed; `hermod store check` tells the operator what else is damaged",
+            ),
             Err(ArtifactError::Unavailable(error)) => CallEnd::error(
                 CallStatus::Error,
                 &format!("{handle} cannot be read: {error}"),

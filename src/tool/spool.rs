@@ -110,14 +110,14 @@ async fn keep(
     pieces: &mut Noted,
     shelf: &Shelf,
 ) -> Result<Spooled, ArtifactError> {
-    let mut keeper = shelf.begin().await?;
+    let mut writer = shelf.begin().await?;
     let (mut bytes, mut left_out) = (short.len() as u64, 0);
-    keeper.write(short).await?;
+    writer.write(short).await?;
     let mut next = Some(first);
     while let Some(piece) = next {
         let length = piece.bytes.len() as u64;
         if left_out == 0 && bytes + length <= MOST {
-            keeper.write(piece.bytes.clone()).await?;
+            writer.write(piece.bytes.clone()).await?;
             bytes += length;
         } else {
             left_out += length;
@@ -126,8 +126,7 @@ async fn keep(
         drop(piece);
         next = pieces.recv().await;
     }
-    keeper.finish().await?;
-    Ok(Spooled::Kept(Artifact { handle: shelf.own().handle(), bytes }, left_out))
+    Ok(Spooled::Kept(writer.finish().await?, left_out))
 }
 
 #[cfg(test)]

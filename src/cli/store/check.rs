@@ -28,7 +28,8 @@ pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, F
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
     // Not opened: what is unfinished belongs to whoever has the store.
     let artifacts = FileArtifacts::at(&state);
-    let checked = check(&state, &|session, name| artifacts.look(session, name)).map_err(StartError::from)?;
+    let checked =
+        check(&state, &|session, artifact| artifacts.check(session, artifact)).map_err(StartError::from)?;
     if args.json {
         print_json(&object(&checked))?;
     } else {

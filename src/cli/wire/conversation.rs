@@ -34,7 +34,11 @@ impl Pictures {
     pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Option<Image> {
         let format = ImageFormat::of_bytes(&bytes)?;
         let handle = Hash::of(&bytes).to_string();
-        let artifact = hermod_actors::model::Artifact { handle: handle.clone(), bytes: bytes.len() as u64 };
+        let artifact = hermod_actors::model::Artifact {
+            handle: handle.clone(),
+            bytes: bytes.len() as u64,
+            sha256: None,
+        };
         self.0.insert(handle, bytes.into());
         Some(Image { format, artifact })
     }

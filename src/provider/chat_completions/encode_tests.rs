@@ -159,7 +159,7 @@ fn request() -> ModelRequest {
 }
 
 fn picture() -> Image {
-    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 3 } }
+    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 3, sha256: None } }
 }
 
 fn asks(id: &str, opaque: Option<Opaque>) -> Message {

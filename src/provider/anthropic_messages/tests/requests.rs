@@ -92,7 +92,7 @@ pub(super) fn result(id: &str, content: impl Into<Content>) -> Message {
 }
 
 pub(super) fn picture() -> Image {
-    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9 } }
+    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9, sha256: None } }
 }
 
 pub(super) fn text(text: &str) -> Value {

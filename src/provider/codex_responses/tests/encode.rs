@@ -61,7 +61,7 @@ fn result(id: &str, content: impl Into<Content>) -> Message {
 }
 
 fn picture() -> Image {
-    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 5 } }
+    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 5, sha256: None } }
 }
 
 fn conversation() -> Vec<Message> {

@@ -30,8 +30,8 @@ pub struct Checked {
     pub more: u64,
     /// The spilled values that rows refer to, by their paths in the folder of blobs, with their bytes.
     pub blobs: BTreeMap<String, u64>,
-    /// The artifacts that records name, with their bytes.
-    pub artifacts: BTreeMap<ArtifactName, u64>,
+    /// The artifacts that records name.
+    pub artifacts: BTreeMap<ArtifactName, Artifact>,
 }
 
 /// How much a check has looked at.
@@ -72,8 +72,8 @@ impl Checked {
     }
 }
 
-/// Says what there is of an artifact of a session.
-pub type Artifacts<'a> = &'a dyn Fn(SessionId, &str) -> io::Result<Presence>;
+/// Says what there is of an artifact that a record of a session names.
+pub type Artifacts<'a> = &'a dyn Fn(SessionId, &Artifact) -> io::Result<Presence>;
 
 /// The files that a store refers to.
 #[derive(Clone, Copy)]
@@ -140,13 +140,16 @@ impl<'p> Pass<'p> {
         let Some(known) = ArtifactName::of_handle(session, name) else {
             return Err(format!("artifact {name} has a name that none can have"));
         };
-        self.checked.artifacts.insert(known, artifact.bytes);
+        self.checked.artifacts.insert(known, artifact.clone());
         let Some(look) = self.beside.artifacts else { return Ok(()) };
-        match look(session, name) {
+        match look(session, artifact) {
             Ok(Presence::Present(bytes)) if bytes != artifact.bytes => {
                 Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes))
             }
             Ok(Presence::Present(_) | Presence::Removed(_)) => Ok(()),
+            Ok(Presence::Altered) => {
+                Err(format!("artifact {name} was altered: its content is not the one that was kept"))
+            }
             Ok(Presence::Missing) => Err(format!("artifact {name} is missing")),
             Err(error) => Err(format!("artifact {name}: {error}")),
         }

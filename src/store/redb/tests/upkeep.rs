@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use hermod_actors::{
-    model::{RunId, SessionId, encode},
+    model::{Artifact, RunId, SessionId, encode},
     port::{Journal, Presence, Read, Rows},
 };
 use redb::{Builder, ReadableTable, ReadableTableMetadata, StorageBackend, TableDefinition};
@@ -189,7 +189,7 @@ fn spoiled(spoil: impl FnOnce(&redb::WriteTransaction)) -> (Vec<Damage>, Vec<Dam
     let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
     let blobs = crate::store::redb::blobs::Blobs::new(disk.dir().join("blobs"));
     let seen = look(&db, &blobs).unwrap();
-    let missing = |_, _: &str| Ok(Presence::Missing);
+    let missing = |_, _: &Artifact| Ok(Presence::Missing);
     let checked = check_over(&mut db, Beside { blobs: &blobs, artifacts: Some(&missing) }).unwrap();
     drop(db);
     let opened = disk.open(&disk.spin(None), 1).map(drop);

@@ -1,0 +1,68 @@
+//! The hashes of artifacts' files.
+
+use std::{
+    collections::HashMap,
+    fs::{File, Metadata},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use hermod_actors::{
+    model::{ContentHash, ContentHasher},
+    port::ArtifactName,
+};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 18;
+/// Artifacts that are remembered as sound.
+const REMEMBERED: usize = 10_000;
+
+/// The hash of a file's content.
+pub(super) fn of_file(path: &Path) -> io::Result<ContentHash> {
+    of(&mut File::open(path)?)
+}
+
+fn of(file: &mut File) -> io::Result<ContentHash> {
+    let (mut hasher, mut chunk) = (ContentHasher::default(), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hasher.finish()),
+            read => hasher.update(&chunk[..read]),
+        }
+    }
+}
+
+/// Artifacts whose content was compared with its hash, so that paging through a long one reads it only once more.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Verified(Arc<Mutex<HashMap<ArtifactName, (ContentHash, Version)>>>);
+
+/// What changes when a file is written: inode, length, and the times of its content and of itself, in seconds and nanoseconds.
+type Version = (u64, u64, [i64; 4]);
+
+fn version(file: &Metadata) -> Version {
+    (file.ino(), file.len(), [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()])
+}
+
+impl Verified {
+    /// Whether the file of an artifact has this hash.
+    pub(super) fn verify(&self, name: ArtifactName, path: &Path, sha256: ContentHash) -> io::Result<bool> {
+        let mut file = File::open(path)?;
+        let sound = (sha256, version(&file.metadata()?));
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&sound) {
+            return Ok(true);
+        }
+        let is_same = of(&mut file)? == sha256;
+        let mut verified = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if verified.len() >= REMEMBERED {
+            verified.clear();
+        }
+        if is_same {
+            verified.insert(name, sound);
+        } else {
+            verified.remove(&name);
+        }
+        Ok(is_same)
+    }
+}
