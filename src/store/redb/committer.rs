@@ -14,6 +14,7 @@ use super::{
     batch::{Batch, Memory},
     blobs::Spiller,
     care::Chore,
+    engine::{Engine, EngineFile},
     fault::Fault,
     journal::Durability,
     past,
@@ -37,7 +38,7 @@ pub(super) enum Job {
 
 /// The one writer, on a thread of its own.
 pub(super) struct Committer {
-    pub(super) db: Arc<Database>,
+    pub(super) db: Arc<Engine>,
     pub(super) memory: Memory,
     pub(super) spiller: Spiller,
     pub(super) room: Arc<Room>,
@@ -78,7 +79,11 @@ impl Committer {
         if let Some(failed) = &self.failed {
             return Err(JournalError::Unavailable(format!("an earlier commit failed: {failed}")));
         }
-        self.write(batch).map_err(|fault| JournalError::Unavailable(self.fail(&fault)))
+        self.file().run(|| self.write(batch)).map_err(|fault| JournalError::Unavailable(self.fail(&fault)))
+    }
+
+    pub(super) fn file(&self) -> EngineFile {
+        self.db.file().clone()
     }
 
     fn write(&mut self, batch: Vec<Write>) -> Result<Vec<Written>, Fault> {
@@ -111,7 +116,7 @@ impl Committer {
             return;
         }
         self.pending = 0;
-        if let Err(fault) = self.room.flushing(|| flush(&self.db)) {
+        if let Err(fault) = self.room.flushing(|| self.file().run(|| flush(&self.db))) {
             let error = self.fail(&fault);
             tracing::error!(error, "what was acknowledged since the last flush is not on disk");
         }
@@ -121,7 +126,7 @@ impl Committer {
     /// goes to disk with the mark.
     fn close(&mut self) {
         if self.failed.is_none()
-            && let Err(fault) = past::close(&self.db, self.memory.epoch())
+            && let Err(fault) = self.file().run(|| past::close(&self.db, self.memory.epoch()))
         {
             let error = self.fail(&fault);
             tracing::error!(error, "the store was not closed in order");
@@ -152,7 +157,7 @@ mod tests {
     };
 
     use hermod_actors::model::SessionId;
-    use redb::{Builder, StorageBackend, backends::InMemoryBackend};
+    use redb::{StorageBackend, backends::InMemoryBackend};
 
     use super::*;
     use crate::store::redb::{blobs::Blobs, files::System, tables::Tables};
@@ -191,7 +196,7 @@ mod tests {
     }
 
     fn committer(disk: &Disk, durability: Durability) -> Committer {
-        let db = Builder::new().create_with_backend(disk.clone()).unwrap();
+        let db = EngineFile::new(Path::new("no-such-file")).open(disk.clone(), 1 << 20).unwrap();
         let txn = db.begin_write().unwrap();
         Tables::of(&txn).create().unwrap();
         txn.commit().unwrap();

@@ -9,6 +9,12 @@ pub(super) enum Fault {
     Engine(redb::Error),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
+    /// The engine's file is damaged.
+    #[error(
+        "{}: {what}; `hermod store check` says what is lost, `hermod store repair` sets a damaged session aside, and `hermod \
+         backup restore --replace` takes a backup", path.display()
+    )]
+    Damaged { path: PathBuf, what: String },
     /// Who waits for a long piece of work does so no more.
     #[error(transparent)]
     Stopped(#[from] Stopped),

@@ -23,6 +23,7 @@ use tokio::time::sleep;
 use super::{
     blobs::{Blobs, Spiller},
     disk::Disk,
+    engine::EngineFile,
     files::System,
     journal::{Durability, RedbJournal},
     open::Store,
@@ -118,7 +119,7 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
     trips.with(|plan| *plan = Plan::default());
     let room = Arc::new(Room::tripping(trips.clone()));
     let disk = Disk::new(stored.clone(), (None, dir.join("hermod.redb")), Arc::clone(&room));
-    let db = Builder::new().create_with_backend(disk).unwrap();
+    let db = EngineFile::new(&dir.join("hermod.redb")).open(disk, 256 << 20).unwrap();
     let txn = db.begin_write().unwrap();
     let epoch = {
         let mut meta = txn.open_table(META).unwrap();

@@ -16,7 +16,7 @@ use hermod_actors::{
     model::NoRoom,
     port::{Journal, JournalError, Read, ReadError, Rows, Write, Written},
 };
-use redb::{Database, ReadableDatabase};
+use redb::ReadableDatabase;
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, oneshot},
@@ -28,6 +28,7 @@ use super::{
     blobs::Blobs,
     care::{Care, Chore},
     committer::{Committer, Job},
+    engine::Engine,
     fault::Fault,
     open::{self, OpenError, Store},
     read::{Halt, Reader},
@@ -50,7 +51,7 @@ pub enum Durability {
 /// Dropping it writes what is queued, and waits for that, but not for room on a full disk.
 pub struct RedbJournal {
     dir: PathBuf,
-    pub(super) db: Arc<Database>,
+    pub(super) db: Arc<Engine>,
     blobs: Blobs,
     /// How often it was restored.
     lineage: u64,
@@ -96,16 +97,12 @@ impl RedbJournal {
     }
 
     pub(super) fn reader(&self) -> Result<Reader, Fault> {
-        Ok(Reader::new(self.db.begin_read()?, self.blobs.clone()))
+        let file = self.db.file();
+        file.run(|| Ok(Reader::new(self.db.begin_read()?, self.blobs.clone(), file.clone())))
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
         &self.blobs
-    }
-
-    /// Its file's path.
-    pub(super) fn file(&self) -> PathBuf {
-        self.dir.join(open::FILE)
     }
 
     /// Held by whoever removes something, or needs that nothing is removed.
@@ -143,6 +140,7 @@ impl Journal for RedbJournal {
         match short {
             Ok(rows) => ready(Ok(rows)).boxed(),
             Err(Halt::Failed(error)) => ready(Err(error)).boxed(),
+            Err(Halt::Engine(fault)) => ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
             Err(Halt::Long) => match Handle::try_current() {
                 Ok(runtime) => {
                     let rows = runtime.spawn_blocking(move || reader.read(&what));
@@ -159,8 +157,8 @@ impl Journal for RedbJournal {
     }
 }
 
-fn lineage(db: &Database) -> Result<u64, Fault> {
-    Ok(db.begin_read()?.open_table(META)?.get(LINEAGE)?.map_or(0, |row| row.value()))
+fn lineage(db: &Engine) -> Result<u64, Fault> {
+    db.file().run(|| Ok(db.begin_read()?.open_table(META)?.get(LINEAGE)?.map_or(0, |row| row.value())))
 }
 
 impl fmt::Debug for RedbJournal {

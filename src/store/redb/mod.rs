@@ -20,6 +20,7 @@ mod committer;
 mod compact;
 mod damage;
 mod disk;
+mod engine;
 mod fault;
 mod files;
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod look;
 mod migrate;
 mod open;
 mod pace;
+mod pages;
 mod past;
 mod read;
 mod room;

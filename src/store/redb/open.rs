@@ -2,14 +2,13 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process,
     sync::Arc,
 };
 
 use hermod_actors::port::Clock as _;
-use redb::{Builder, Database, StorageBackend, backends::FileBackend};
+use redb::{Database, StorageBackend, backends::FileBackend};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -17,6 +16,7 @@ use super::{
     blobs::{Blobs, Spiller},
     compact::{Counted, compact},
     disk::Disk,
+    engine::{Engine, EngineFile},
     fault::Fault,
     files::{Files, System},
     look::{Look, look},
@@ -98,7 +98,7 @@ fn owner(pid: Option<u32>) -> String {
 /// A store that this process holds.
 pub(super) struct Store {
     pub(super) dir: PathBuf,
-    pub(super) db: Database,
+    pub(super) db: Engine,
     pub(super) epoch: u64,
     /// The last place taken in the log.
     pub(super) places: u64,
@@ -146,13 +146,15 @@ pub(super) fn open_over<B: StorageBackend>(
     files.make_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
     let (mut db, bytes) = database(backend(&path).map_err(explain)?, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
-    let past = past::read(&db, boot).map_err(explain)?.accept(&path)?;
+    let file = db.file().clone();
+    let past = file.run(|| past::read(&db, boot)).map_err(explain)?.accept(&path)?;
     if past.end == End::OtherBoot {
-        past::inspect(&mut db, bytes).map_err(explain)?;
+        file.run(|| past::inspect(&mut db, bytes)).map_err(explain)?;
     }
-    let counted = past.is_current().then(|| compact(&mut db, bytes)).transpose().map_err(explain)?.flatten();
+    let compacted = past.is_current().then(|| file.run(|| compact(&mut db, bytes)));
+    let counted = compacted.transpose().map_err(explain)?.flatten();
     let begin = Begin { epoch: past.epoch.saturating_add(1), boot, schema: past.schema, counted };
-    let places = begin.commit(&db).map_err(explain)?;
+    let places = file.run(|| begin.commit(&db)).map_err(explain)?;
     let blobs = dir.join(BLOBS);
     files.make_folder(&blobs).map_err(Fault::at(&blobs)).map_err(explain)?;
     // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
@@ -163,7 +165,7 @@ pub(super) fn open_over<B: StorageBackend>(
     }
     let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&room));
     if past.end != End::Orderly {
-        look_at_ends(&db, &spiller).map_err(explain)?;
+        file.run(|| look_at_ends(&db, &spiller)).map_err(explain)?;
     }
     Ok(Store { dir: dir.to_owned(), db, epoch: begin.epoch, places, spiller, room })
 }
@@ -172,7 +174,7 @@ pub(super) fn open_over<B: StorageBackend>(
 pub(super) struct Held {
     dir: PathBuf,
     path: PathBuf,
-    pub(super) db: Database,
+    pub(super) db: Engine,
     pub(super) blobs: Blobs,
     /// The size of its file.
     pub(super) bytes: u64,
@@ -193,7 +195,7 @@ pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
     let file = locked(&path).and_then(|file| Ok(FileBackend::new(file)?));
     let (db, bytes) = file.and_then(|file| database(file, &path)).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
-    let past = past::read(&db, 0).map_err(explain)?.accept(&path)?;
+    let past = db.file().run(|| past::read(&db, 0)).map_err(explain)?.accept(&path)?;
     if !past.is_current() {
         return Err(OpenError::Older { path, found: past.schema, known: SCHEMA });
     }
@@ -207,18 +209,17 @@ fn locked(path: &Path) -> Result<File, Fault> {
 }
 
 /// The database, and the size of its file.
-fn database(backend: impl StorageBackend, path: &Path) -> Result<(Database, u64), Fault> {
+fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), Fault> {
+    if backend.len().map_err(Fault::at(path))? == 0 && path.with_file_name(BLOBS).is_dir() {
+        let what =
+            format!("it is empty, and the folder `{BLOBS}` beside it is that of a store which was in use");
+        return Err(Fault::Damaged { path: path.to_owned(), what });
+    }
     if is_unfinished(&backend).map_err(Fault::at(path))? {
         backend.set_len(0).map_err(Fault::at(path))?;
     }
     let bytes = backend.len().map_err(Fault::at(path))?;
-    let create = || Builder::new().set_cache_size(CACHE).create_with_backend(backend);
-    // The engine panics over some files that a disk has not kept as it had synced them.
-    let created = catch_unwind(AssertUnwindSafe(create)).map_err(|_| {
-        let text = "the engine panicked while it was opening the file";
-        Fault::Engine(redb::Error::Corrupted(text.to_owned()))
-    })?;
-    Ok((created?, bytes))
+    Ok((EngineFile::new(path).open(backend, CACHE)?, bytes))
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
@@ -240,11 +241,11 @@ fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
 }
 
 /// Brings a store that may be of an older schema up to date, wherever its bytes are kept.
-pub(super) fn bring_up(path: &Path, db: &Database) -> Result<(), OpenError> {
+pub(super) fn bring_up(path: &Path, db: &Engine) -> Result<(), OpenError> {
     let explain = |fault| explain(path.parent().unwrap_or(path), path, fault);
-    let past = past::read(db, 0).map_err(explain)?.accept(path)?;
+    let past = db.file().run(|| past::read(db, 0)).map_err(explain)?.accept(path)?;
     let begin = Begin { epoch: past.epoch.saturating_add(1), boot: 0, schema: past.schema, counted: None };
-    begin.commit(db).map(drop).map_err(explain)
+    db.file().run(|| begin.commit(db)).map(drop).map_err(explain)
 }
 
 /// The beginning of an epoch.
@@ -310,6 +311,7 @@ pub(super) fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
     let path = path.to_owned();
     let error = match fault {
         Fault::File { path, source } => return OpenError::Io { path, source },
+        Fault::Damaged { path, what } => return OpenError::Corrupt { path, reason: what },
         Fault::Stopped(stopped) => {
             let source = io::Error::new(io::ErrorKind::Interrupted, stopped);
             return OpenError::Io { path, source };

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{
     accounts,
     blobs::{Blobs, Unreadable},
+    engine::EngineFile,
     fault::Fault,
     log::{Row, Tail},
     tables::{
@@ -49,19 +50,27 @@ pub(super) enum Halt {
     Long,
     /// It failed.
     Failed(ReadError),
+    /// The engine failed.
+    Engine(Fault),
 }
 
 /// Reads one snapshot.
 pub(super) struct Reader {
     txn: ReadTransaction,
     blobs: Blobs,
+    file: EngineFile,
     /// The bytes that may still be read, if it has to be short.
     left: Option<usize>,
 }
 
 impl Reader {
-    pub(super) fn new(txn: ReadTransaction, blobs: Blobs) -> Self {
-        Self { txn, blobs, left: None }
+    pub(super) fn new(txn: ReadTransaction, blobs: Blobs, file: EngineFile) -> Self {
+        Self { txn, blobs, file, left: None }
+    }
+
+    /// The engine's file.
+    pub(super) const fn file(&self) -> &EngineFile {
+        &self.file
     }
 
     /// The snapshot.
@@ -72,15 +81,26 @@ impl Reader {
     /// Reads, unless that takes long.
     pub(super) fn read_short(&mut self, what: &Read) -> Result<Rows, Halt> {
         self.left = Some(SHORT);
-        self.rows(what)
+        self.guarded(what)
     }
 
     /// Reads, however long it takes.
     pub(super) fn read(&mut self, what: &Read) -> Result<Rows, ReadError> {
         self.left = None;
-        self.rows(what).map_err(|halt| match halt {
+        self.guarded(what).map_err(|halt| match halt {
             Halt::Failed(error) => error,
+            Halt::Engine(fault) => damaged_by(what, &fault),
             Halt::Long => ReadError::Unavailable("a read without a limit met one".to_owned()),
+        })
+    }
+
+    /// Reads; what the engine cannot decode is the fault of this read alone.
+    fn guarded(&mut self, what: &Read) -> Result<Rows, Halt> {
+        let file = self.file.clone();
+        let read = file.catch(|| self.rows(what)).unwrap_or_else(|fault| Err(Halt::Engine(fault)));
+        read.map_err(|halt| match halt {
+            Halt::Engine(fault) => Halt::Failed(damaged_by(what, &file.explain(fault))),
+            halt @ (Halt::Long | Halt::Failed(_)) => halt,
         })
     }
 
@@ -263,7 +283,7 @@ impl Reader {
         &self,
         table: TableDefinition<K, V>,
     ) -> Result<ReadOnlyTable<K, V>, Halt> {
-        self.txn.open_table(table).map_err(|error| failed(&error.into()))
+        self.txn.open_table(table).map_err(|error| Halt::Engine(error.into()))
     }
 
     fn spend(&mut self, stored: &[u8]) -> Result<(), Halt> {
@@ -316,8 +336,15 @@ fn damaged(session: SessionId, seq: Seq, why: String) -> Halt {
     ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
 }
 
-fn failed(fault: &Fault) -> Halt {
-    Halt::Failed(ReadError::Unavailable(fault.to_string()))
+/// What a fault of the engine means for a read. Damage below a session's records concerns that session alone.
+fn damaged_by(what: &Read, fault: &Fault) -> ReadError {
+    match (what, fault) {
+        (Read::Records { session, from, .. }, Fault::Damaged { .. }) => {
+            let error = DecodeError::Malformed(fault.to_string());
+            ReadError::Record { session: *session, seq: *from, error }
+        }
+        _ => ReadError::Unavailable(fault.to_string()),
+    }
 }
 
 impl From<ReadError> for Halt {
@@ -328,6 +355,6 @@ impl From<ReadError> for Halt {
 
 impl From<StorageError> for Halt {
     fn from(error: StorageError) -> Self {
-        failed(&error.into())
+        Self::Engine(error.into())
     }
 }

@@ -1,12 +1,13 @@
 use std::{borrow::Borrow, fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use redb::{
-    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableHandle, Value,
+    Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableHandle, Value,
     backends::FileBackend,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::store::redb::{
+    engine::EngineFile,
     fault::Fault,
     journal::RedbJournal,
     open::OpenError,
@@ -45,7 +46,7 @@ impl From<Fault> for CopyError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Stopped(stopped) => Self::Stopped(stopped),
-            Fault::Engine(_) | Fault::File { .. } => Self::Failed(fault.to_string()),
+            Fault::Engine(_) | Fault::File { .. } | Fault::Damaged { .. } => Self::Failed(fault.to_string()),
         }
     }
 }
@@ -54,6 +55,7 @@ impl From<Fault> for CopyError {
 #[derive(Debug)]
 pub struct Snapshot {
     txn: ReadTransaction,
+    file: EngineFile,
     _gate: OwnedSemaphorePermit,
 }
 
@@ -61,8 +63,9 @@ impl RedbJournal {
     /// The store as it is now: every commit that has resolved is in it, each whole or not at all.
     pub fn snapshot(&self) -> Result<Snapshot, CopyError> {
         let gate = Arc::clone(self.care_gate()).try_acquire_owned().map_err(|_| CopyError::Busy)?;
-        let txn = self.db.begin_read().map_err(Fault::from)?;
-        Ok(Snapshot { txn, _gate: gate })
+        let file = self.db.file().clone();
+        let txn = file.run(|| Ok(self.db.begin_read()?))?;
+        Ok(Snapshot { txn, file, _gate: gate })
     }
 }
 
@@ -70,6 +73,13 @@ impl Snapshot {
     /// Copies all rows into a file that must not be there, which is closed and on disk then. Blocks; `pace` hears how many
     /// bytes have come after every batch, and may wait or stop it.
     pub fn copy(&self, to: &Path, pace: &mut Pace<'_>) -> Result<(), CopyError> {
+        self.file.catch(|| self.rows(to, pace))?.map_err(|error| match (error, self.file.known_damage()) {
+            (CopyError::Failed(_), Some(fault)) => fault.into(),
+            (error, _) => error,
+        })
+    }
+
+    fn rows(&self, to: &Path, pace: &mut Pace<'_>) -> Result<(), CopyError> {
         let tables: Vec<_> =
             self.txn.list_tables().map_err(Fault::from)?.map(|table| table.name().to_owned()).collect();
         if let Some(unknown) = tables.iter().find(|table| !tables::NAMES.contains(&table.as_str())) {
@@ -78,11 +88,10 @@ impl Snapshot {
         let at = CopyError::at(to);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to);
         let file = file.map_err(Fault::at(to))?;
-        let db = FileBackend::new(file)
-            .and_then(|file| Builder::new().set_cache_size(CACHE).create_with_backend(file))
-            .map_err(|error| at(error.into()))?;
+        let backend = FileBackend::new(file).map_err(|error| at(error.into()))?;
+        let db = EngineFile::new(to).open(backend, CACHE).map_err(&at)?;
         tables::visit(&mut Copy { txn: &self.txn, to, db: &db, pace })?;
-        db.close().map_err(|error| at(error.into()))
+        db.close().map_err(at)
     }
 }
 
@@ -130,7 +139,7 @@ impl tables::Visit for Copy<'_> {
 
 #[cfg(test)]
 mod tests {
-    use redb::TableDefinition;
+    use redb::{Builder, TableDefinition};
 
     use super::*;
     use crate::store::redb::{Durability, backup::inspect};

@@ -3,12 +3,13 @@ use std::{
     path::Path,
 };
 
-use redb::{Builder, Database, ReadTransaction, ReadableDatabase};
+use redb::{ReadTransaction, ReadableDatabase};
 
 use super::{copy::CopyError, overlay::Overlay, swap::LINEAGE};
 use crate::store::redb::{
     blobs::Blobs,
     check::{self, Beside, Checked},
+    engine::{Engine, EngineFile},
     fault::Fault,
     open,
     pace::Pace,
@@ -33,19 +34,20 @@ pub struct Found {
 /// hears how many bytes were looked at. Fails if there is no store in the file, or one that this program does not know.
 pub fn inspect(file: &Path, blobs: &Path, pace: &mut Pace<'_>) -> Result<Found, CopyError> {
     let explain = |fault| open::explain(file.parent().unwrap_or(file), file, fault);
-    let open = || -> Result<(Database, Found), Fault> {
+    let guard = EngineFile::new(file);
+    let open = || -> Result<(Engine, Found), Fault> {
         let overlay = File::open(file).and_then(Overlay::new).map_err(Fault::at(file))?;
-        let mut db = Builder::new().set_cache_size(open::CACHE).create_with_backend(overlay)?;
+        let mut db = guard.open(overlay, open::CACHE)?;
         let mut found = Found::default();
-        found.tell(&db.begin_read()?)?;
-        found.checked = check::pages(&mut db)?;
+        guard.run(|| found.tell(&db.begin_read()?))?;
+        found.checked = guard.run(|| check::pages(&mut db))?;
         Ok((db, found))
     };
     let (db, found) = open().map_err(|fault| CopyError::Unfit(explain(fault)))?;
     // Brings an older schema up to date, in memory alone.
     open::bring_up(file, &db).map_err(CopyError::Unfit)?;
     let beside = Beside { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
-    let mut checked = check::rows((&db, found.checked), beside, pace)?;
+    let mut checked = guard.run(|| check::rows((&db, found.checked), beside, pace))?;
     checked.counts.bytes = fs::metadata(file).map_err(Fault::at(file))?.len();
     Ok(Found { checked, ..found })
 }

@@ -12,12 +12,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use redb::{Builder, ReadableDatabase, ReadableTable};
+use redb::{ReadableDatabase, ReadableTable, backends::FileBackend};
 
 use super::overlay::Overlay;
 use crate::{
     files,
     store::redb::{
+        engine::EngineFile,
         fault::Fault,
         open::{self, FILE, OpenError},
         past::EPOCH,
@@ -115,13 +116,13 @@ impl Place {
         if !self.has_store()? {
             return Ok((0, 0));
         }
-        Ok(self.told().unwrap_or((UNTOLD, UNTOLD)))
+        let guard = EngineFile::new(&self.dir.join(FILE));
+        Ok(guard.catch(|| self.told(&guard)).ok().flatten().unwrap_or((UNTOLD, UNTOLD)))
     }
 
-    fn told(&self) -> Option<(u64, u64)> {
+    fn told(&self, guard: &EngineFile) -> Option<(u64, u64)> {
         let overlay = Overlay::new(self.file.try_clone().ok()?).ok()?;
-        let meta =
-            Builder::new().create_with_backend(overlay).ok()?.begin_read().ok()?.open_table(META).ok()?;
+        let meta = guard.open(overlay, open::CACHE).ok()?.begin_read().ok()?.open_table(META).ok()?;
         let row = |key| Some(meta.get(key).ok()?.map_or(0, |row| row.value()));
         Some((row(EPOCH)?, row(LINEAGE)?))
     }
@@ -220,8 +221,10 @@ fn only(ready: &Path) -> io::Result<Option<File>> {
 
 /// Makes a copy a store of its own: with an epoch that is at least this one, and this lineage. It is closed and on disk then.
 pub fn renew(file: &Path, (epoch, lineage): (u64, u64)) -> io::Result<()> {
+    let guard = EngineFile::new(file);
     let renewed = || -> Result<(), Fault> {
-        let db = Builder::new().open(file)?;
+        let own = OpenOptions::new().read(true).write(true).open(file).map_err(Fault::at(file))?;
+        let db = guard.open(FileBackend::new(own)?, open::CACHE)?;
         let txn = db.begin_write()?;
         {
             let mut meta = txn.open_table(META)?;
@@ -230,9 +233,9 @@ pub fn renew(file: &Path, (epoch, lineage): (u64, u64)) -> io::Result<()> {
             meta.insert(LINEAGE, lineage)?;
         }
         txn.commit()?;
-        Ok(db.close()?)
+        db.close()
     };
-    renewed().map_err(|fault| io::Error::other(format!("{}: {fault}", file.display())))?;
+    guard.run(renewed).map_err(|fault| io::Error::other(format!("{}: {fault}", file.display())))?;
     File::open(file)?.sync_all()
 }
 

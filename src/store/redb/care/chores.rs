@@ -85,7 +85,7 @@ impl Committer {
         if let Some(failed) = &self.failed {
             return Err(format!("an earlier commit failed: {failed}"));
         }
-        work(self).map_err(|fault| self.fail(&fault))
+        self.file().run(|| work(self)).map_err(|fault| self.fail(&fault))
     }
 
     fn remove(&mut self, doomed: &[Doomed], mode: Mode) -> Result<Vec<Verdict>, Fault> {

@@ -68,11 +68,21 @@ impl Care {
 
     /// What the store takes up. Reads all of it.
     pub fn footprint(&self) -> Result<StoreFootprint, CareError> {
-        let (reader, blobs, file) = {
+        let (reader, blobs) = {
             let journal = self.journal()?;
-            (journal.reader()?, journal.blobs().clone(), journal.file())
+            (journal.reader()?, journal.blobs().clone())
         };
-        Ok(footprint::measure(reader.txn(), &file, &blobs)?)
+        let file = reader.file();
+        Ok(file.run(|| footprint::measure(reader.txn(), file.path(), &blobs))?)
+    }
+
+    /// Reads the store; what the engine cannot decode is told with the file and the remedy.
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, CareError>) -> Result<T, CareError> {
+        let file = self.journal()?.db.file().clone();
+        file.catch(work)?.map_err(|error| match (error, file.known_damage()) {
+            (CareError::Failed(_), Some(fault)) => fault.into(),
+            (error, _) => error,
+        })
     }
 
     fn journal(&self) -> Result<Arc<RedbJournal>, CareError> {
@@ -114,7 +124,8 @@ impl Caring {
     /// of some. Says what it saw, how many idempotency keys went with them, and which have gone: no power loss brings these
     /// back, so that their files can go.
     pub fn sessions(&mut self, before: Option<Timestamp>) -> Result<(Tally, Tally, Gone), CareError> {
-        let done = self.expire(before)?;
+        let care = self.care.clone();
+        let done = care.guarded(|| self.expire(before))?;
         if self.mode == Mode::Remove {
             self.chore(Chore::Settle)?;
         }
@@ -191,7 +202,8 @@ impl Caring {
     /// Removes the blobs to which nothing refers, but what has gone.
     pub fn blobs(&mut self, gone: &Gone) -> Result<Tally, CareError> {
         self.chore(Chore::Note)?;
-        let swept = self.sweep(gone);
+        let care = self.care.clone();
+        let swept = care.guarded(|| self.sweep(gone));
         if let Ok(journal) = self.care.journal() {
             journal.tend(Chore::Rest);
         }

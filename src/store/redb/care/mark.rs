@@ -66,8 +66,8 @@ impl Lookup {
 
     /// Whether there is this session.
     pub fn has_session(&self, session: SessionId) -> Result<bool, CareError> {
-        let sessions = self.reader.txn().open_table(SESSIONS).map_err(Fault::from)?;
-        Ok(sessions.get(session.bits()).map_err(Fault::from)?.is_some())
+        let is_there = || Ok(self.reader.txn().open_table(SESSIONS)?.get(session.bits())?.is_some());
+        Ok(self.reader.file().run(is_there)?)
     }
 
     /// The row of a run.
@@ -81,14 +81,17 @@ impl Lookup {
         }
     }
 
+    fn runs(&self) -> Result<Vec<RunId>, Fault> {
+        self.reader.file().run(|| {
+            let rows = self.reader.txn().open_table(RUNS)?;
+            rows.iter()?.map(|row| Ok(RunId::from_bits(row?.0.value()))).collect()
+        })
+    }
+
     /// The rehearsal scripts of runs that stay; `None` if one cannot be read.
     pub fn scripts(&mut self, gone: &Gone) -> Result<Option<BTreeSet<String>>, CareError> {
         let mut scripts = BTreeSet::new();
-        let mut runs = Vec::new();
-        for row in self.reader.txn().open_table(RUNS).map_err(Fault::from)?.iter().map_err(Fault::from)? {
-            runs.push(RunId::from_bits(row.map_err(Fault::from)?.0.value()));
-        }
-        for run in runs.into_iter().filter(|run| !gone.runs.contains(run)) {
+        for run in self.runs()?.into_iter().filter(|run| !gone.runs.contains(run)) {
             let Ok(Some(row)) = self.run(run) else { return Ok(None) };
             let read = Read::Records { session: row.session, from: row.first, max: 1 };
             let Ok(Rows::Records(records)) = self.reader.read(&read) else { return Ok(None) };

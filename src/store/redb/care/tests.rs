@@ -374,7 +374,7 @@ fn what_a_relaxed_store_has_removed_does_not_come_back() {
     caring.sessions(Some(Timestamp(200))).unwrap();
     // What another process would find if this one was killed now, before files are removed.
     let dir = tempfile::tempdir().unwrap();
-    let file = bench.journal.file();
+    let file = bench.journal.db.file().path().to_owned();
     std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();
     let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
     assert!(!Bench { dir, journal, open: BTreeMap::new() }.is_known(1));

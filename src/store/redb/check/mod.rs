@@ -24,7 +24,8 @@ use super::{
 pub fn check(dir: &Path, artifacts: Artifacts<'_>) -> Result<Checked, OpenError> {
     let mut held = open::hold(dir)?;
     let beside = Beside { blobs: &held.blobs, artifacts: Some(artifacts) };
-    let checked = check_over(&mut held.db, beside).map_err(|fault| held.explain(fault))?;
+    let file = held.db.file().clone();
+    let checked = file.run(|| check_over(&mut held.db, beside)).map_err(|fault| held.explain(fault))?;
     Ok(Checked { counts: Counts { bytes: held.bytes, ..checked.counts }, ..checked })
 }
 

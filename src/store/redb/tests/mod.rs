@@ -1,6 +1,7 @@
-//! Power losses under the store: what was written and not synced is there in part, or not at all.
+//! Power losses under the store: what was written and not synced is there in part, or not at all. And damage to its file.
 
 mod chance;
+mod damage;
 mod disk;
 mod model;
 mod power;

@@ -66,7 +66,7 @@ fn noted<T>(book: &Mutex<Book>, with: impl FnOnce(&mut Book) -> T) -> T {
 }
 
 /// Three iterations with two calls each, one of which has a long result; then an answer.
-fn provider() -> ScriptedProvider {
+pub(super) fn provider() -> ScriptedProvider {
     ScriptedProvider::new(Duration::ZERO, |view| {
         match view.iter().filter(|message| message["role"] == "tool").count() {
             seen if seen < 6 => Ok(calls(&[("read", json!({"n": seen})), ("write", json!({"n": seen}))])),
@@ -130,7 +130,7 @@ async fn finish(store: Store, book: &Arc<Mutex<Book>>) -> Result<(), String> {
 }
 
 /// Runs on a thread's own reactor, at whose end every task is gone, and the store with them.
-fn on_runtime<T>(work: impl Future<Output = T>) -> T {
+pub(super) fn on_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
     runtime.block_on(work)
 }
@@ -158,7 +158,7 @@ fn seed(seed: u64, cuts: &mut u64) -> Result<(), String> {
     on_runtime(finish(store, &book))?;
     disk.cut(&spinning, &mut chance);
     let mut store = disk.open(&disk.spin(None), 9).map_err(|error| error.to_string())?;
-    let missing = |_, _: &str| Ok(hermod_actors::port::Presence::Missing);
+    let missing = |_, _: &hermod_actors::model::Artifact| Ok(hermod_actors::port::Presence::Missing);
     let beside = Beside { blobs: store.spiller.blobs(), artifacts: Some(&missing) };
     let checked = check_over(&mut store.db, beside).map_err(|fault| fault.to_string())?;
     match &checked.damages[..] {

@@ -1,0 +1,162 @@
+//! The one door to the engine: its panics are caught here, and its errors get their path and their remedy.
+
+use std::{
+    cell::{Cell, RefCell},
+    ops::{Deref, DerefMut},
+    panic::{self, AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{Arc, Once},
+};
+
+use redb::{Builder, Database, StorageBackend};
+
+use super::{
+    fault::Fault,
+    pages::{DamagedPages, VerifiedFile},
+};
+
+/// Damaged pages that an error names.
+const NAMED: usize = 5;
+
+thread_local! {
+    /// Whether panics of this thread are caught, and so not printed.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+    /// What the last of them said, and where.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// The engine's file, for the errors of all that is done with it.
+#[derive(Debug, Clone)]
+pub(super) struct EngineFile {
+    path: Arc<Path>,
+    damaged: DamagedPages,
+}
+
+impl EngineFile {
+    /// The file at `path`, of which no damaged page is known.
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.into(), damaged: DamagedPages::default() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens or makes the database over `backend`, with a cache of at most so many bytes. Its pages are verified when they are
+    /// read.
+    pub(super) fn open(&self, backend: impl StorageBackend, cache: usize) -> Result<Engine, Fault> {
+        let backend = VerifiedFile::new(backend, self.damaged.clone());
+        let db = self.run(|| Ok(Builder::new().set_cache_size(cache).create_with_backend(backend)?))?;
+        Ok(Engine { db: Some(db), file: self.clone() })
+    }
+
+    /// Does what reads or writes the file. A panic of the engine becomes a fault, as do its errors.
+    pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+        self.catch(|| work().map_err(|fault| self.explain(fault)))?
+    }
+
+    /// Does what reads or writes the file. A panic of the engine becomes a fault.
+    pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
+        let before = silence();
+        let done = catch_unwind(AssertUnwindSafe(work));
+        IS_CAUGHT.set(before);
+        done.map_err(|_| {
+            let (path, text) = (self.path.display(), PANIC.take());
+            if self.damaged.met().is_empty() {
+                tracing::error!(%path, text, "the engine panicked, and no page of its file is known to be damaged");
+            } else {
+                tracing::debug!(%path, text, "the engine panicked over a damaged page");
+            }
+            self.damage("the engine cannot decode what it holds")
+        })
+    }
+
+    /// The same fault, if it says that the file is damaged, with the path and the pages.
+    pub(super) fn explain(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Engine(redb::Error::Corrupted(text)) => self.damage(&text),
+            fault @ (Fault::Engine(_) | Fault::File { .. } | Fault::Damaged { .. } | Fault::Stopped(_)) => {
+                fault
+            }
+        }
+    }
+
+    /// The damage that was met so far, if any.
+    pub(super) fn known_damage(&self) -> Option<Fault> {
+        (!self.damaged.met().is_empty()).then(|| self.damage(""))
+    }
+
+    fn damage(&self, text: &str) -> Fault {
+        let met = self.damaged.met();
+        let named: Vec<_> = met.iter().take(NAMED).map(u64::to_string).collect();
+        let what = match (&named[..], met.len().saturating_sub(NAMED)) {
+            ([], _) => format!("the file is damaged ({text})"),
+            ([one], _) => format!("the page at byte {one} is not what was written to it"),
+            (some, 0) => format!("the pages at bytes {} are not what was written to them", some.join(", ")),
+            (some, more) => format!(
+                "the pages at bytes {} and {more} more are not what was written to them",
+                some.join(", ")
+            ),
+        };
+        Fault::Damaged { path: self.path.to_path_buf(), what }
+    }
+}
+
+/// From here on this thread's panics are not printed, until the flag has the value that is returned.
+fn silence() -> bool {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if IS_CAUGHT.get() {
+                PANIC.set(panic.to_string());
+            } else {
+                print(panic);
+            }
+        }));
+    });
+    IS_CAUGHT.replace(true)
+}
+
+/// An open database. Closing it cannot panic.
+pub(super) struct Engine {
+    /// `None` only while it is dropped.
+    db: Option<Database>,
+    file: EngineFile,
+}
+
+impl Engine {
+    /// Its file.
+    pub(super) const fn file(&self) -> &EngineFile {
+        &self.file
+    }
+
+    /// Closes it, and says whether all of it is on disk.
+    pub(super) fn close(mut self) -> Result<(), Fault> {
+        let (db, file) = (self.db.take(), self.file.clone());
+        file.run(|| Ok(db.map_or(Ok(()), Database::close)?))
+    }
+}
+
+impl Deref for Engine {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.db.as_ref().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
+    }
+}
+
+impl DerefMut for Engine {
+    fn deref_mut(&mut self) -> &mut Database {
+        self.db.as_mut().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let db = self.db.take();
+        if let Err(fault) = self.file.catch(|| drop(db)) {
+            tracing::error!(%fault, "the store's file was not closed in order");
+        }
+    }
+}

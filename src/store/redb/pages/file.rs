@@ -1,0 +1,195 @@
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use redb::{BackendError, StorageBackend};
+
+use super::{
+    layout::{Geometry, HEADER, PAGE, PageRef, Tree, checksum, is_intact, low, swap_slots},
+    newest,
+};
+
+/// The places of damaged pages that were met, in bytes from the beginning of the file.
+#[derive(Debug, Clone, Default)]
+pub(in crate::store::redb) struct DamagedPages(Arc<Mutex<BTreeSet<u64>>>);
+
+impl DamagedPages {
+    fn add(&self, offset: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(offset)
+    }
+
+    /// Those that were met so far, in order.
+    pub(in crate::store::redb) fn met(&self) -> Vec<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+}
+
+/// A backend whose pages are verified.
+#[derive(Debug)]
+pub(in crate::store::redb) struct VerifiedFile<B> {
+    backend: B,
+    damaged: DamagedPages,
+    known: Mutex<KnownPages>,
+}
+
+/// What is known of the pages of a file. One entry has 24 bytes.
+#[derive(Debug, Default)]
+struct KnownPages {
+    geometry: Option<Geometry>,
+    pages: HashMap<u64, Expected>,
+    /// The layouts of the trees that entries name by their place here.
+    trees: Vec<Tree>,
+}
+
+/// The content that a page must have.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    /// The low half of the checksum.
+    checksum: u64,
+    pages: u32,
+    /// The place of the tree's layout; `WRITTEN` if this process wrote the page, and the checksum covers all of it.
+    tree: u32,
+}
+
+const WRITTEN: u32 = u32::MAX;
+
+impl<B> VerifiedFile<B> {
+    /// Over a backend. Damaged pages that are met are added to `damaged`.
+    pub(in crate::store::redb) fn new(backend: B, damaged: DamagedPages) -> Self {
+        Self { backend, damaged, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownPages> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a page is what it must be. A page of which nothing is known is.
+    fn is_sound(&self, offset: u64, page: &[u8]) -> bool {
+        let (expected, tree, geometry) = {
+            let known = self.known();
+            let Some(expected) = known.pages.get(&offset).copied() else { return true };
+            (expected, known.trees.get(expected.tree as usize).copied(), known.geometry)
+        };
+        if u64::from(expected.pages) * PAGE != page.len() as u64 {
+            return true;
+        }
+        let Some(tree) = tree else { return low(checksum(page)) == expected.checksum };
+        if !is_intact(page, tree, expected.checksum) {
+            return false;
+        }
+        let children = geometry.map(|geometry| geometry.children(page, tree)).unwrap_or_default();
+        if !children.is_empty() {
+            self.known().refer(&children);
+        }
+        true
+    }
+}
+
+impl KnownPages {
+    fn refer(&mut self, pages: &[PageRef]) {
+        for page in pages {
+            let tree = self.trees.iter().position(|tree| *tree == page.tree).unwrap_or_else(|| {
+                self.trees.push(page.tree);
+                self.trees.len() - 1
+            });
+            let tree = u32::try_from(tree).unwrap_or(WRITTEN - 1);
+            let expected = Expected { checksum: low(page.checksum), pages: page.pages, tree };
+            self.pages.insert(page.offset, expected);
+        }
+    }
+}
+
+impl<B: StorageBackend> VerifiedFile<B> {
+    /// Learns from the engine's header where the pages are. If a commit of the engine is whole and newer than the one that the
+    /// header calls the current one, the engine is told that it is.
+    fn learn(&self, header: &mut [u8]) {
+        let Some(geometry) = Geometry::of_header(header) else { return };
+        let read = |page: &PageRef| {
+            let end = page.offset.checked_add(u64::from(page.pages) * PAGE)?;
+            let is_there = self.backend.len().is_ok_and(|len| end <= len);
+            let mut bytes =
+                is_there.then(|| vec![0; usize::try_from(end - page.offset).unwrap_or_default()])?;
+            self.backend.read(page.offset, &mut bytes).is_ok().then_some(bytes)
+        };
+        if let Some((newer, current)) = geometry.newer_commit(header)
+            && newest::is_whole(geometry, newer, current, read)
+        {
+            swap_slots(header);
+        }
+        let mut known = self.known();
+        known.geometry = Some(geometry);
+        known.refer(&geometry.roots(header));
+    }
+}
+
+impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
+    fn len(&self) -> io::Result<u64> {
+        self.backend.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.backend.read(offset, out)?;
+        if offset == 0 && out.len() >= HEADER {
+            self.learn(out);
+        } else if !self.is_sound(offset, out) {
+            out.fill(0);
+            if self.damaged.add(offset) {
+                tracing::error!(offset, bytes = out.len(), "a page of the store's file is damaged");
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if len < self.backend.len()? {
+            self.known().pages.retain(|offset, _| *offset < len);
+        }
+        self.backend.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.backend.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        // Noted before it is written, so that a reader of the new bytes finds them noted. No reader needs the old ones.
+        if offset == 0 {
+            self.known().geometry = Geometry::of_header(data);
+        } else if let Ok(pages) = u32::try_from(data.len() as u64 / PAGE) {
+            let expected = Expected { checksum: low(checksum(data)), pages, tree: WRITTEN };
+            self.known().pages.insert(offset, expected);
+        }
+        self.backend.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.backend.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.backend.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.backend.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.backend.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.backend.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.backend.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.backend.query_lock_range(start, end)
+    }
+}
