@@ -5,6 +5,7 @@ mod bill;
 mod blame;
 mod breaker;
 pub(crate) mod delegation;
+mod hidden;
 mod housekeeping;
 mod intensity;
 mod limiter;

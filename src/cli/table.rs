@@ -1,5 +1,7 @@
 //! Aligned columns for people.
 
+use hermod_actors::Visible;
+
 use super::terminal::{cut, stdout_columns, width};
 
 /// Lines of cells, each column as wide as its widest cell; two spaces between them. On a terminal no line is wider
@@ -13,8 +15,10 @@ pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> S
 }
 
 fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| Visible::name(cell.as_bytes()))).collect();
     let mut widths = head.map(width);
-    for row in rows {
+    for row in &rows {
         for (most, cell) in widths.iter_mut().zip(row) {
             *most = (*most).max(width(cell));
         }
@@ -40,5 +44,7 @@ mod tests {
         assert_eq!(aligned(["ID", "N"], &rows), "ID   N\na    10\näöü\n");
         let wide = [["漢字".into(), "1".into()]];
         assert_eq!(aligned(["ID", "N"], &wide), "ID    N\n漢字  1\n");
+        let hidden = [["a\u{200b}\nb".into(), "1".into()]];
+        assert_eq!(aligned(["ID", "N"], &hidden), "ID           N\na<U+200B>␊b  1\n");
     }
 }

@@ -97,7 +97,7 @@ fn taken(pieces: impl Iterator<Item = Piece>, most: Most) -> (Vec<String>, u64) 
 }
 
 fn pieces(bytes: &[u8]) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+    let (mut pieces, mut visible) = (Vec::new(), Visible::default());
     for chunk in bytes.utf8_chunks() {
         let mut chars = chunk.valid().chars().peekable();
         while let Some(c) = chars.next() {
@@ -105,7 +105,8 @@ fn pieces(bytes: &[u8]) -> Vec<Piece> {
             let shown = if c == '\r' && chars.peek() == Some(&'\n') {
                 String::new()
             } else {
-                Visible::of(c.encode_utf8(&mut [0; 4]).as_bytes()).text
+                visible.push(c.encode_utf8(&mut [0; 4]).as_bytes());
+                visible.take()
             };
             pieces.push(Piece { shown, bytes: c.len_utf8() as u64 });
         }

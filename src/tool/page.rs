@@ -174,8 +174,7 @@ mod tests {
 
     #[test]
     fn nothing_hides_on_a_page() {
-        let remark =
-            "[1 invalid UTF-8 sequences shown as �; 1 control characters shown as symbols such as ␛ or ␍]";
+        let remark = "[1 invalid UTF-8 sequences shown as �; 1 hidden characters shown as symbols such as ␛ or <U+200B>]";
         check(b"\x1b[1m\xff", (1, 9), &format!("␛[1m�\n{remark}"));
     }
 

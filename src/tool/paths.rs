@@ -212,7 +212,7 @@ impl Place {
 
 /// A name in which nothing hides, on one line.
 pub(crate) fn one_line(name: &[u8]) -> String {
-    Visible::of(name).text.replace('\n', "␊").replace('\t', "␉")
+    Visible::name(name)
 }
 
 /// Opens the folder `name` of `folder`; a symlink is refused.
