@@ -41,6 +41,11 @@ fn an_exhausted_run_gets_more_and_completes() {
 
     let resumed = world.hermod(&["runs", "resume", &run, "--wait"]).output().unwrap();
     assert_eq!(resumed.status.code(), Some(0), "{}", stderr(&resumed));
+    assert!(
+        texts(&resumed).0.starts_with("[rehearsal] ") && texts(&resumed).0.ends_with("found\n"),
+        "{}",
+        texts(&resumed).0
+    );
     let ended = shown(&world, "runs");
     assert_eq!((&ended["outcome"], &ended["legs"]), (&json!("completed"), &json!(2)));
     assert!(ended["said"].as_str().unwrap().ends_with("found"), "{ended}");
@@ -58,6 +63,11 @@ fn it_can_be_waited_for() {
     exhausted(&world);
     let added = world.hermod(&["budget", "add", "last", "iterations=3", "--wait"]).output().unwrap();
     assert_eq!(added.status.code(), Some(0), "{}", stderr(&added));
+    assert!(
+        texts(&added).0.starts_with("[rehearsal] ") && texts(&added).0.ends_with("found\n"),
+        "{}",
+        texts(&added).0
+    );
     assert_eq!(shown(&world, "runs")["outcome"], "completed");
 }
 

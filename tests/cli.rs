@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use common::{Running, World, kinds, object, stderr};
+use common::{Lines, Running, World, kinds, object, stderr};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -266,7 +266,7 @@ fn a_wrong_command_line_is_refused() {
     world.fails(&["run", "--rehearse", "--workspace", "nowhere", "hi"], 2, "--create makes it");
     world.fails(&["run", "--rehearse", "--workspace", "../state", "hi"], 2, "state directory");
     world.fails(&["run", "--rehearse", "--workspace", "..", "hi"], 2, "state directory");
-    world.fails(&["run", "--resume", "last"], 2, "this store has none yet");
+    world.fails(&["run", "--resume", "last"], 2, "there is no last run");
     world.fails(&["run", "--resume", "nobody", "hi"], 2, "no run or session `nobody`");
     world.fails(&["runs", "show", "nobody"], 2, "no run or session `nobody`");
     assert_eq!(world.ok(&["runs", "list", "--json"]), "[]\n", "nothing of this was accepted");
@@ -290,7 +290,7 @@ fn a_workspace_is_made_when_asked_for() {
 }
 
 #[test]
-fn standard_input_is_read_only_when_asked_for() {
+fn what_is_piped_is_the_task_or_stands_below_it_and_is_never_dropped() {
     let world = World::new();
     let script = world.script(&json!([{ "say": "{{user}}" }]));
     let mut command = world.hermod(&["run", &script, "-"]);
@@ -298,13 +298,39 @@ fn standard_input_is_read_only_when_asked_for() {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all("from there".as_bytes()).unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"[rehearsal] from there\n");
-    // An open standard input that never ends is not waited for.
-    let mut command = world.hermod(&["run", &script, "from here"]);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let open = child.stdin.take();
-    assert_eq!(child.wait_with_output().unwrap().stdout, b"[rehearsal] from here\n");
+    let piped = |args: &[&str], input: &str| {
+        let mut command = world.hermod(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let below = "[rehearsal] from here\n\nStandard input:\n\n```\nfrom there\n```\n";
+    assert_eq!(String::from_utf8_lossy(&piped(&["run", &script, "from here"], "from there\n").stdout), below);
+    assert_eq!(piped(&["run", &script, "from here"], "").stdout, b"[rehearsal] from here\n");
+    // A file is input too.
+    fs::write(world.work().join("input"), "from there").unwrap();
+    let file = fs::File::open(world.work().join("input")).unwrap();
+    let output = world.hermod(&["run", &script, "from here"]).stdin(file).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), below);
+    // A pipe that is left open is waited for, and that is said.
+    let mut running = {
+        let mut command = world.hermod(&["run", &script, "from here"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(command.spawn().unwrap())
+    };
+    let mut open = running.child().stdin.take().unwrap();
+    Lines::of(&mut running).until("stdin     waits for the end of what is piped");
+    open.write_all(b"from there").unwrap();
     drop(open);
+    assert_eq!(String::from_utf8_lossy(&running.end().stdout), below);
+    // Nothing takes what is piped without a task.
+    let refused = piped(&["run", "--resume", "last"], "go on");
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("standard input has text"), "{}", stderr(&refused));
+    let binary =
+        world.hermod(&["run", &script, "x"]).stdin(fs::File::open("/bin/sh").unwrap()).output().unwrap();
+    assert_eq!(binary.status.code(), Some(2), "{}", stderr(&binary));
 }
 
 #[test]

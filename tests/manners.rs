@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{World, texts};
-use hermod_actors::model::Kind;
+use hermod_actors::{Visible, model::Kind};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -26,7 +26,7 @@ fn nasty(world: &World) -> String {
     world.script(&json!([
         { "say": "\x1b]0;owned\x07 looking", "call": [{ "tool": "list_files", "arguments": {} }] },
         { "call": [{ "tool": "shell", "arguments": { "command": "printf '\\033[2J' >&2; exit 3" } }] },
-        { "say": "done\x1b[2J \u{202e}reversed" },
+        { "say": "done\x1b[2J \u{202e}reversed \u{200b}\u{2028}👩\u{200d}💻" },
     ]))
 }
 
@@ -36,9 +36,16 @@ fn a_pipe_gets_plain_lines_and_no_control_sequence_of_others() {
     let script = nasty(&world);
     let output = output(world.hermod(&["run", &script, "hi"]).env("TERM", "xterm-256color"));
     let (stdout, stderr) = texts(&output);
-    assert_eq!(stdout, "[rehearsal] done␛[2J <U+202E>reversed\n");
+    assert_eq!(stdout, "[rehearsal] done␛[2J <U+202E>reversed <U+200B><U+2028>👩\u{200d}💻\n");
+    assert!(!stderr.contains(|c: char| c != '\n' && Visible::hides(c)), "{stderr:?}");
     assert!(!stderr.contains('\x1b') && !stderr.contains('\r'), "{stderr:?}");
-    for start in ["accepted  ", "model 1   asks ", "tool 1.1  list_files ok in ", "ended     completed"] {
+    for start in [
+        "accepted  ",
+        "model 1   asks ",
+        "tool 1.1  list_files ok in ",
+        "tool 2.1  shell exit 3 in ",
+        "ended     completed",
+    ] {
         assert!(stderr.lines().any(|line| line.starts_with(start)), "no `{start}` in {stderr}");
     }
 }
@@ -49,10 +56,11 @@ fn json_says_exactly_what_there_is_and_hides_nothing() {
     let output = output(&mut world.hermod(&["run", &nasty(&world), "--json", "hi"]));
     let (stdout, _) = texts(&output);
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
-    let hidden = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+    let hidden = |c: char| c != '\n' && Visible::hides(c);
     assert!(!stdout.contains(hidden), "{stdout:?}");
     let result: Value = serde_json::from_str(&stdout).expect("one JSON object");
-    assert_eq!(result["answer"], "[rehearsal] done\x1b[2J \u{202e}reversed");
+    let answer = "[rehearsal] done\x1b[2J \u{202e}reversed \u{200b}\u{2028}👩\u{200d}💻";
+    assert_eq!(result["answer"], answer);
     assert_eq!(result["answer_source"], "final");
     let roles: Vec<_> = result["messages"].as_array().expect("messages").iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "tool", "assistant"]);
@@ -133,7 +141,11 @@ fn logs_are_written_when_asked_for_with_the_ids_of_what_they_speak_of() {
     let args = ["run", &script, "-vv", "--log-format", "json", "hi"];
     let (stdout, stderr) = texts(&output(&mut world.hermod(&args)));
     assert_eq!(stdout, "[rehearsal] done\n");
-    let logs: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let logs: Vec<Value> =
+        stderr.lines().map(|line| serde_json::from_str(line).expect("JSON alone")).collect();
+    let said = logs.iter().find(|log| log["target"] == "hermod::cli").expect("progress is logged too");
+    let fields = ["timestamp", "level", "message"].map(|field| said[field].is_string());
+    assert_eq!(fields, [true; 3], "{said}");
     let recorded = logs.iter().find(|log| log["kind"] == "call.ended").expect("a record is logged");
     assert!(recorded["session"].is_string() && recorded["run"].is_string(), "{recorded}");
     let span = |name: &str| {
@@ -144,6 +156,67 @@ fn logs_are_written_when_asked_for_with_the_ids_of_what_they_speak_of() {
     for span in [span("tool_call"), span("model_call")] {
         for field in ["session", "run", "call"] {
             assert!(span[field].as_str().is_some_and(|id| id.len() >= 26), "{span}");
+        }
+    }
+}
+
+#[test]
+fn where_logs_are_json_everything_at_standard_error_is() {
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "shell", "arguments": { "command": "echo out; exit 3" } }] },
+        { "say": "done" },
+    ]));
+    for (args, code) in [
+        (&["run", &script, "hi"][..], 0),
+        (&["run", "--verbose", "full", "--show-reasoning", &script, "hi"], 0),
+        (&["run", &script, "hi", "--budget", "iterations=1"], 3),
+        (&["run", "--resume", "no such"], 2),
+        (&["run", "--resume"], 2),
+        (&["rum"], 2),
+        (&["runs", "resume", "--all", "--wait"], 0),
+        (&["journal", "no such"], 2),
+    ] {
+        let args = [&["--log-format", "json"], args].concat();
+        let output = world.run(&args);
+        let (_, stderr) = texts(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(!stderr.is_empty(), "{args:?}");
+        for line in stderr.lines() {
+            let log: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{args:?}: {line}"));
+            assert!(log["message"].is_string() && log["level"].is_string(), "{args:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn quiet_leaves_the_answer_and_errors() {
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "shell", "arguments": { "command": "exit 3" } }] },
+        { "say": "done" },
+    ]));
+    let (stdout, stderr) = texts(&output(&mut world.hermod(&["run", "-q", &script, "hi"])));
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("[rehearsal] done\n", ""));
+    let budget = world.run(&["run", "-q", &script, "hi", "--budget", "iterations=1"]);
+    assert!(texts(&budget).1.starts_with("ended     budget_exhausted"), "{}", texts(&budget).1);
+    world.fails(&["run", "-q", "--verbose", "on", "hi"], 2, "cannot be used with");
+}
+
+#[test]
+fn commands_have_examples() {
+    let world = World::new();
+    for args in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["runs", "resume", "--help"],
+        &["tree", "--help"],
+        &["budget", "--help"],
+    ] {
+        let (help, _) = texts(&output(&mut world.hermod(args)));
+        let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("{args:?}: {help}"));
+        for example in examples.lines().filter(|line| line.contains("hermod ")) {
+            assert!(example.len() <= 100, "{example}");
         }
     }
 }

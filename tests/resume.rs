@@ -60,6 +60,7 @@ fn all_go_on_and_how_each_ended_is_told() {
     assert_eq!(output.status.code(), Some(5), "{progress}");
     let line = |run: &str| table.lines().find(|line| line.contains(run)).unwrap().to_owned();
     assert!(line(&first).contains("completed") && line(&second).contains("refused"), "{table}");
+    assert!(table.ends_with(&format!("\nanswer of {first}:\n[rehearsal] one\n")), "{table}");
     for part in ["session   taken up again", "tool 1.1  list_files", "ended     completed: iterations 2"] {
         let line = format!("…{} {part}", tail(&first));
         assert!(progress.contains(&line), "{line}: {progress}");
@@ -83,6 +84,7 @@ fn one_goes_on_and_the_others_wait() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let rows = rows(&output);
     assert_eq!((rows.len(), &rows[0]["id"], &rows[0]["outcome"]), (1, &json!(first), &json!("completed")));
+    assert_eq!(rows[0]["answer"], "[rehearsal] late");
     assert_eq!(object(&world.ok(&["runs", "show", &second, "--json"]))["state"], "running");
 }
 

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::{
     budget::{Budget, millis},
+    examples,
     exit::{Exit, Failure},
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json, say},
@@ -32,6 +33,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What a run may use up, and more of it
 #[derive(Debug, Args)]
+#[command(after_help = examples::BUDGET)]
 pub(crate) struct BudgetArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -117,8 +119,16 @@ async fn wait(run: String, inquiry: &Inquiry, variables: &Variables) -> Result<E
         let detail = detail(&run, inquiry).await?;
         match &detail.row.ended {
             Some(ended) => {
-                print(&format!("run {run} has ended: {ended}"))?;
-                return Ok(ended.into());
+                say(format!("ended     run {run}: {ended}"));
+                let exit = Exit::from(ended);
+                return match detail.said {
+                    Some(answer) if exit == Exit::Ok => print(&answer).map(|()| exit),
+                    Some(partial) => {
+                        say(format!("said last {partial}"));
+                        Ok(exit)
+                    }
+                    None => Ok(exit),
+                };
             }
             None if detail.row.state == RunState::Parked => {
                 say(format!("parked    run {run} waits for a person; see `hermod approvals list`"));

@@ -1,28 +1,37 @@
 //! What is under way, a line each: events in, text out. Pure.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use hermod_actors::model::{CallId, EventBody, RunStatus};
 
 use super::{
-    terminal::cut,
+    terminal::{Charset, cut},
     words::{millis, seconds, shown},
 };
 
-/// The turning sign before every line.
-const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/// How long each is shown.
+/// How long each turn of the sign before a line is shown.
 pub(crate) const FRAME: Duration = Duration::from_millis(100);
 /// At most so many lines; the last one counts the rest.
 const LINES: usize = 8;
 /// Characters of arguments and of what is being written.
 const PREVIEW: usize = 60;
+/// Lines that are shown of what a tool prints; one each if several tools run.
+const OUTPUT: usize = 5;
+/// Characters of such a line that are kept; a terminal shows fewer.
+const WIDEST: usize = 300;
+/// Lines that are shown of subagents.
+const SUBAGENTS: usize = 10;
 
 /// What is under way in a session.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     model: Option<Work>,
     tools: BTreeMap<CallId, Work>,
+    subagents: Vec<String>,
 }
 
 /// One thing that is under way.
@@ -32,6 +41,8 @@ struct Work {
     since: Duration,
     /// What it says at the moment.
     says: String,
+    /// The last lines that it has printed.
+    printed: VecDeque<String>,
 }
 
 impl Live {
@@ -65,7 +76,7 @@ impl Live {
             }
             EventBody::ToolProgress { call, note, .. } => {
                 if let Some(tool) = self.tools.get_mut(call) {
-                    tool.says = shown(note.trim(), PREVIEW);
+                    tool.print(note);
                 }
             }
             EventBody::ToolEnd { call, .. } => drop(self.tools.remove(call)),
@@ -87,30 +98,51 @@ impl Live {
         }
     }
 
+    /// Takes in how the subagents are, a line each.
+    pub(crate) fn show_subagents(&mut self, lines: Vec<String>) {
+        self.subagents = lines;
+    }
+
     /// The lines to show at `now`, none wider than so many columns.
     pub(crate) fn lines(&self, now: Duration, columns: usize) -> Vec<String> {
-        let frame = now.as_millis() / FRAME.as_millis() % FRAMES.len() as u128;
-        let sign = FRAMES[usize::try_from(frame).unwrap_or(0)];
+        let signs = Charset::current().spinner();
+        let frame = now.as_millis() / FRAME.as_millis() % signs.len() as u128;
+        let sign = signs[usize::try_from(frame).unwrap_or(0)];
         let works: Vec<&Work> = self.model.iter().chain(self.tools.values()).collect();
         let (shown, rest) = match works.len() > LINES {
             true => works.split_at(LINES - 1),
             false => (&works[..], &[][..]),
         };
-        let line = |work: &&Work| {
+        let printed = if shown.len() > 1 { 1 } else { OUTPUT };
+        let mut lines = Vec::new();
+        for work in shown {
             let time = seconds(millis(now.saturating_sub(work.since)));
             let says = if work.says.is_empty() { String::new() } else { format!(": {}", work.says) };
-            format!("{sign} {time:>7}  {}{says}", work.what)
-        };
-        let more = (!rest.is_empty()).then(|| format!("{sign}          and {} more", rest.len()));
+            lines.push(format!("{sign} {time:>7}  {}{says}", work.what));
+            let printed = work.printed.iter().skip(work.printed.len().saturating_sub(printed));
+            lines.extend(printed.map(|line| format!("           | {line}")));
+        }
+        lines.extend((!rest.is_empty()).then(|| format!("{sign}          and {} more", rest.len())));
+        lines.extend(self.subagents.iter().take(SUBAGENTS).map(|line| format!("           {line}")));
+        let more = self.subagents.len().saturating_sub(SUBAGENTS);
+        lines.extend((more > 0).then(|| format!("           and {more} more")));
         // A line as wide as the terminal would make some of them begin another one.
         let columns = columns.saturating_sub(1);
-        shown.iter().map(line).chain(more).map(|line| cut(&line, columns)).collect()
+        lines.iter().map(|line| cut(line, columns)).collect()
     }
 }
 
 impl Work {
     const fn new(what: String, since: Duration) -> Self {
-        Self { what, since, says: String::new() }
+        Self { what, since, says: String::new(), printed: VecDeque::new() }
+    }
+
+    /// Keeps the last lines of what a tool prints.
+    fn print(&mut self, note: &str) {
+        for line in note.lines().filter(|line| !line.trim().is_empty()) {
+            self.printed.push_back(shown(line, WIDEST));
+        }
+        self.printed.drain(..self.printed.len().saturating_sub(OUTPUT));
     }
 
     /// Keeps the end of what is written.
@@ -168,7 +200,31 @@ mod tests {
         let note = EventBody::ToolProgress { call: tool(2), attempt: 1, note: "half\n".into() };
         let (tool_name, status) = ("shell".into(), CallStatus::Ok);
         let ended = EventBody::ToolEnd { call: tool(1), attempt: 1, tool: tool_name, status };
-        check(&[started(1), started(2), note, ended], 80, &["⠹   1.2 s  tool 2.2  shell {\"a\": 1}: half"]);
+        let line = "⠹   1.2 s  tool 2.2  shell {\"a\": 1}";
+        check(&[started(1), started(2), note, ended], 80, &[line, "           | half"]);
+    }
+
+    #[test]
+    fn the_last_lines_of_a_tool_are_shown_with_nothing_hidden() {
+        let note =
+            |n: u32, note: &str| EventBody::ToolProgress { call: tool(n), attempt: 1, note: note.into() };
+        let one = "⠹   1.2 s  tool 2.1  shell {\"a\": 1}";
+        let two = "⠹   1.2 s  tool 2.2  shell {\"a\": 1}";
+        let printed = [started(1), note(1, "1\n2\n\n3\n"), note(1, "4\n5\u{200b}\x1b[2J\n6\n")];
+        let five = ["| 2", "| 3", "| 4", "| 5<U+200B> [2J", "| 6"].map(|line| format!("           {line}"));
+        check(&printed, 80, &[&[one], &five.each_ref().map(String::as_str)[..]].concat());
+        let both = [&printed[..], &[started(2)]].concat();
+        check(&both, 80, &[one, "           | 6", two]);
+    }
+
+    #[test]
+    fn subagents_stand_below_what_is_under_way() {
+        let mut live = Live::default();
+        live.take(&started(1), Duration::ZERO);
+        live.show_subagents((1..=12).map(|n| format!("agent {n}")).collect());
+        let lines = live.lines(Duration::ZERO, 80);
+        assert_eq!(lines.len(), 12);
+        assert_eq!((&*lines[1], &*lines[11]), ("           agent 1", "           and 2 more"));
     }
 
     #[test]

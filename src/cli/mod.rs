@@ -1,12 +1,16 @@
 //! The command line: one file per command, each a thin layer over `daemon` and the store.
 
+mod answer_stream;
 mod approvals;
 mod backup;
 mod budget;
 mod budgets;
 mod chaos;
+mod command_end;
 mod completions;
 mod config;
+mod display;
+mod examples;
 mod exit;
 mod gc;
 mod hold;
@@ -44,19 +48,19 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use crate::{environment::Variables, process::runner, secret};
 use exit::{Exit, Failure};
 use inquiry::Inquiry;
-use output::say;
+use output::say_error;
 
 /// How long what runs on threads of its own may take when all else has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
-#[command(name = "hermod", version, about, max_term_width = 100)]
+#[command(name = "hermod", version, about, max_term_width = 100, after_help = examples::PROGRAM)]
 struct Cli {
     /// Log to standard error; twice for more. HERMOD_LOG takes a filter instead, like hermod=debug
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    verbose: u8,
-    /// How logs are written
+    #[arg(short = 'v', global = true, action = ArgAction::Count)]
+    logs: u8,
+    /// How logs are written; with `json`, everything at standard error is JSON lines
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
     log_format: telemetry::LogFormat,
     #[command(subcommand)]
@@ -105,16 +109,15 @@ pub fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help goes to standard output, an error to standard error; whichever is closed has no reader.
-            let _nobody_reads = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
-        }
+        Err(error) => return output::print_clap(&error).into(),
     };
+    if cli.log_format == telemetry::LogFormat::Json {
+        output::write_json_lines();
+    }
     match start(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            say(format!("hermod: {failure}"));
+            say_error(format!("hermod: {failure}"));
             failure.exit.into()
         }
     }
@@ -127,7 +130,8 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
         text: format!("the operating system does not keep this process's memory private: {error}"),
     })?;
     let variables = variables::read()?;
-    telemetry::start(cli.verbose, cli.log_format, &variables)?;
+    terminal::Charset::choose(&variables);
+    telemetry::start(cli.logs, cli.log_format, &variables)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure { exit: Exit::Internal, text: format!("the operating system gives no event queue: {error}") }
     })?;

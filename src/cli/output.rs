@@ -4,19 +4,21 @@
 use std::{
     fmt::{Display, Write as _},
     io::{self, ErrorKind, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-use hermod_actors::{Visible, model::EventBody};
-use serde_json::Value;
-use tokio::time::Instant;
-use tracing::level_filters::LevelFilter;
+use hermod_actors::{Visible, port::Clock};
+use serde_json::{Value, json};
 
 use super::{
     exit::{Exit, Failure},
-    live::{FRAME, Live},
+    telemetry::asks_for_json,
     terminal::{Terminal, Tone, cut, stderr_columns},
 };
-use crate::environment::Variables;
+use crate::{
+    clock::{SystemClock, rfc3339},
+    environment::Variables,
+};
 
 /// Writes `text` to standard output, with a line break behind it if it has none. A reader that has gone has seen
 /// enough.
@@ -35,7 +37,7 @@ pub(crate) enum Audience {
 
 /// Likewise, behind control sequences of ours; says whether somebody reads it.
 pub(crate) fn print_over(over: &str, text: &str) -> Result<Audience, Failure> {
-    let mut text = over.to_owned() + &visible(text);
+    let mut text = over.to_owned() + &Visible::text(&unix_lines(text));
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -60,25 +62,87 @@ pub(crate) fn print_escaped(json: &str) -> Result<(), Failure> {
     print(&escaped(json))
 }
 
+/// Whether lines of progress are left out, and whether lines at standard error are JSON.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out lines of progress from now on.
+pub(crate) fn be_quiet(quiet: bool) {
+    IS_QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Writes every line at standard error as a JSON object from now on.
+pub(crate) fn write_json_lines() {
+    IS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether lines at standard error are JSON objects.
+pub(crate) fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
 /// Writes a line to standard error. If that is closed, nobody is there to be told.
 pub(crate) fn say(line: impl Display) {
-    write_stderr(&format!("{}\n", visible(&line.to_string())));
+    say_in_tone(Tone::Quiet, &line.to_string());
+}
+
+/// Writes what clap says instead of a command: help to standard output, a usage error to standard error.
+pub(crate) fn print_clap(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        // Whichever is closed has no reader.
+        let _nobody_reads = error.print();
+        return Exit::Ok;
+    }
+    if asks_for_json(std::env::args_os()) {
+        write_json_lines();
+        say_error(error.render());
+    } else {
+        let _nobody_reads = error.print();
+    }
+    Exit::Usage
+}
+
+/// Writes a line of progress to standard error, unless `--quiet` leaves it out.
+pub(crate) fn say_progress(line: impl Display) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        say(line);
+    }
+}
+
+/// Writes why the program ends without what it was asked for.
+pub(crate) fn say_error(line: impl Display) {
+    say_in_tone(Tone::Error, &line.to_string());
+}
+
+/// Writes a line to standard error, as JSON if logs are JSON.
+pub(crate) fn say_in_tone(tone: Tone, line: &str) {
+    if is_json() {
+        let timestamp = rfc3339(SystemClock::default().at());
+        let entry = json!({ "timestamp": timestamp, "level": tone.level(), "message": line, "target": "hermod::cli" });
+        return write_stderr(&(escaped(&entry.to_string()) + "\n"));
+    }
+    write_stderr(&format!("{}\n", strict(line)));
 }
 
 // In one piece, so that lines of other processes do not come in between.
-fn write_stderr(text: &str) {
+pub(super) fn write_stderr(text: &str) {
     let _nobody_listens = io::stderr().write_all(text.as_bytes());
 }
 
-fn visible(text: &str) -> String {
-    Visible::of(text.replace("\r\n", "\n").as_bytes()).text
+pub(super) fn unix_lines(text: &str) -> String {
+    text.replace("\r\n", "\n")
+}
+
+/// A line of progress or an error: it names things, so nothing in it may look like something else.
+pub(super) fn strict(text: &str) -> String {
+    Visible::strict(&unix_lines(text)).into_owned()
 }
 
 /// JSON in which no character hides: they can stand in strings only, where an escape means the same.
 pub(crate) fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        let hides = c.is_control() || Visible::of(c.encode_utf8(&mut [0; 4]).as_bytes()).controls > 0;
+        let hides = c.is_control() || Visible::hides(c);
         if !hides {
             escaped.push(c);
             continue;
@@ -90,97 +154,6 @@ pub(crate) fn escaped(json: &str) -> String {
     escaped
 }
 
-/// Tells at standard error what a run does: on a terminal with what is under way below the lines, else line by line.
-#[derive(Debug)]
-pub(crate) struct Teller {
-    screen: Option<Screen>,
-}
-
-#[derive(Debug)]
-struct Screen {
-    terminal: Terminal,
-    live: Live,
-    began: Instant,
-    /// Lines that are drawn and will be drawn over.
-    drawn: usize,
-    /// When they were drawn.
-    at: Instant,
-}
-
-impl Teller {
-    /// On a terminal, unless logs are written there too.
-    pub(crate) fn new(variables: &Variables) -> Self {
-        let quiet = LevelFilter::current() == LevelFilter::OFF;
-        let terminal = Terminal::at_stderr(variables).filter(|_| quiet);
-        let now = Instant::now();
-        let screen = |terminal| Screen { terminal, live: Live::default(), began: now, drawn: 0, at: now };
-        Self { screen: terminal.map(screen) }
-    }
-
-    /// When it is to be drawn again; never, if it only writes lines.
-    pub(crate) async fn frame(&self) {
-        match &self.screen {
-            Some(screen) => tokio::time::sleep_until(screen.at + FRAME).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Writes a line.
-    pub(crate) fn line(&mut self, tone: Tone, line: &str) {
-        match &mut self.screen {
-            None => say(line),
-            Some(screen) => {
-                let line = screen.terminal.palette.paint(tone, &visible(line));
-                screen.draw(&format!("{line}\n"));
-            }
-        }
-    }
-
-    /// Takes in what happened.
-    pub(crate) fn take(&mut self, body: &EventBody) {
-        if let Some(screen) = &mut self.screen {
-            screen.live.take(body, screen.began.elapsed());
-            if screen.at.elapsed() >= FRAME {
-                screen.draw("");
-            }
-        }
-    }
-
-    /// Draws what is under way.
-    pub(crate) fn draw(&mut self) {
-        if let Some(screen) = &mut self.screen {
-            screen.draw("");
-        }
-    }
-}
-
-impl Screen {
-    /// Draws what is under way below `above`.
-    fn draw(&mut self, above: &str) {
-        let lines = self.live.lines(self.began.elapsed(), stderr_columns());
-        let frame = format!("{}{above}{}", self.erased(), lines.join("\n"));
-        (self.drawn, self.at) = (lines.len(), Instant::now());
-        if !frame.is_empty() {
-            write_stderr(&frame);
-        }
-    }
-
-    /// What erases the drawn lines: the cursor stands at the end of the last.
-    fn erased(&self) -> String {
-        match self.drawn {
-            0 => String::new(),
-            1 => "\r\x1b[J".into(),
-            n => format!("\r\x1b[{}A\x1b[J", n - 1),
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        write_stderr(&self.erased());
-    }
-}
-
 /// One line at standard error that says how far something is. On a terminal it is written over and over.
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -190,7 +163,7 @@ pub(crate) struct Status {
 impl Status {
     /// None yet.
     pub(crate) fn new(variables: &Variables) -> Self {
-        Self { terminal: Terminal::at_stderr(variables) }
+        Self { terminal: Terminal::at_stderr(variables).filter(|_| !is_json()) }
     }
 
     /// Whether there is a terminal to show each change on.
@@ -203,7 +176,7 @@ impl Status {
         match &self.terminal {
             None => say(line),
             Some(terminal) => {
-                let line = terminal.palette.paint(Tone::Quiet, &cut(&visible(line), stderr_columns() - 1));
+                let line = terminal.palette.paint(Tone::Quiet, &cut(&strict(line), stderr_columns() - 1));
                 write_stderr(&format!("\r\x1b[K{line}"));
             }
         }
@@ -220,13 +193,40 @@ impl Drop for Status {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    /// The table of hidden characters against another source of the same properties.
+    #[test]
+    fn no_character_without_a_glyph_is_passed_on() {
+        use unicode_general_category::{GeneralCategory as Category, get_general_category};
+        use unicode_width::UnicodeWidthChar;
+        for c in '\0'..=char::MAX {
+            let category = get_general_category(c);
+            // Marks stand on the letter before them, some letters join the next one; signs around numbers have a glyph.
+            let is_sign = matches!(
+                u32::from(c),
+                0x600..=0x605 | 0x6dd | 0x70f | 0x890 | 0x891 | 0x8e2 | 0x110bd | 0x110cd
+            );
+            let is_filler = matches!(u32::from(c), 0x115f | 0x1160 | 0x3164 | 0xffa0);
+            let joins = [
+                Category::NonspacingMark,
+                Category::EnclosingMark,
+                Category::SpacingMark,
+                Category::OtherLetter,
+                Category::Unassigned,
+            ];
+            let separates =
+                [Category::Control, Category::Format, Category::LineSeparator, Category::ParagraphSeparator];
+            let has_no_glyph = separates.contains(&category) && !is_sign && c != '\n' && c != '\t';
+            let has_no_width = c.width() == Some(0) && !joins.contains(&category) && !is_sign;
+            let is_unseen = is_filler || has_no_glyph || has_no_width;
+            assert!(!is_unseen || Visible::hides(c), "{c:?} {category:?}");
+        }
+    }
 
     #[test]
     fn nothing_hides_in_what_is_written() {
-        assert_eq!(visible("a\x1b[2J\r\nb\u{202e}"), "a␛[2J\nb<U+202E>");
+        assert_eq!(strict("a\x1b[2J\r\nb\u{202e}👩\u{200d}💻"), "a␛[2J\nb<U+202E>👩<U+200D>💻");
         let value = json!({ "text": "a\x1b\u{7f}\u{9b}\u{202e}\u{e0041}漢\n" });
         let line = escaped(&value.to_string());
         assert_eq!(line, r#"{"text":"a\u001b\u007f\u009b\u202e\udb40\udc41漢\n"}"#);

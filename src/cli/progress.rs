@@ -3,18 +3,24 @@
 use std::collections::{BTreeSet, HashMap};
 
 use hermod_actors::model::{
-    Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ContextCompacted, Flaw,
-    ModelAnswered, ModelFailed, ModelWaiting, Record, RunId, TodoItem, TodoList, TodoStatus, WhyAgain,
+    Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded,
+    ContextCompacted, Flaw, ModelAnswered, ModelFailed, ModelWaiting, Outcome, Record, RunId, TodoItem,
+    TodoList, TodoStatus, WhyAgain,
 };
 
 use super::{
+    command_end::CommandEnd,
+    display::Verbosity,
     terminal::Tone,
+    tree,
     words::{seconds, shown},
 };
 use crate::clock::rfc3339;
 
 /// Characters of arguments that are shown.
 const PREVIEW: usize = 100;
+/// Lines that are shown of what a command has printed.
+const OUTPUT: usize = 10;
 /// Characters of a failure's text that are shown.
 const MESSAGE: usize = 300;
 
@@ -38,14 +44,16 @@ impl Progress {
     }
 
     /// How a line about the record is meant.
-    pub(crate) const fn tone(record: &Record) -> Tone {
+    pub(crate) fn tone(&self, record: &Record) -> Tone {
         match &record.body {
-            Body::ModelFailed(_)
-            | Body::SummaryFailed(_)
-            | Body::CallLost(_)
-            | Body::ApprovalRequested(_) => Tone::Bad,
+            Body::ModelFailed(_) | Body::SummaryFailed(_) | Body::CallLost(_) => Tone::Bad,
+            Body::ApprovalRequested(_) => Tone::Action,
+            Body::ChildEnded(ended) if ended.ended.outcome != Outcome::Completed => Tone::Bad,
             Body::CallEnded(ended) => match ended.end.status {
-                CallStatus::Ok => Tone::Quiet,
+                CallStatus::Ok => match self.command(ended).and_then(|command| command.failure()) {
+                    Some(_) => Tone::Bad,
+                    None => Tone::Quiet,
+                },
                 CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
                     Tone::Bad
                 }
@@ -77,13 +85,7 @@ impl Progress {
     /// Takes the next record in; what there is to say about it.
     pub(crate) fn line(&mut self, record: &Record) -> Option<String> {
         let now = record.active_ms;
-        if let Body::RunAccepted(accepted) = &record.body {
-            self.open.insert(accepted.run);
-        } else if let Body::RunReopened(reopened) = &record.body {
-            self.open.insert(reopened.run);
-        } else if let Body::RunEnded(ended) = &record.body {
-            self.open.remove(&ended.run);
-        }
+        self.track(record);
         match &record.body {
             // Without a run under way nothing was left where it was: a session at rest has its next task.
             Body::SessionRevived(_) if self.open.is_empty() => None,
@@ -129,13 +131,29 @@ impl Progress {
             Body::BudgetRaised(raised) => Some(format!("budget    {} more", raised.by)),
             Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
             Body::TodoChanged(changed) => Some(todo(&changed.items)),
+            Body::ChildEnded(ended) => Some(child_ended(ended)),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
             | Body::LateSettled(_)
-            | Body::ChildEnded(_)
             | Body::CallAdmitted(_) => None,
+        }
+    }
+
+    /// Takes in which runs have not ended, and what calls are named.
+    fn track(&mut self, record: &Record) {
+        if let Body::RunAccepted(accepted) = &record.body {
+            self.open.insert(accepted.run);
+        } else if let Body::RunReopened(reopened) = &record.body {
+            self.open.insert(reopened.run);
+        } else if let Body::RunEnded(ended) = &record.body {
+            self.open.remove(&ended.run);
+        } else if let Body::CallAdmitted(admitted) = &record.body
+            && let Some((tool, _)) = self.asked.get_mut(&admitted.call)
+        {
+            // The tool's own name: the model's may have been repaired.
+            admitted.tool.as_ref().clone_into(tool);
         }
     }
 
@@ -159,25 +177,53 @@ impl Progress {
     fn started(&mut self, started: &CallStarted, now: u64) -> String {
         self.begun.insert(started.call, now);
         let arguments = self.asked.get(&started.call).map_or("", |(_, arguments)| arguments);
-        format!("{} {}{}", self.tool(started.call), shown(arguments, PREVIEW), again(started.attempt))
+        let children: Vec<String> = started.children.iter().map(|child| tree::ending(child.run)).collect();
+        let children = match &children[..] {
+            [] => String::new(),
+            [one] => format!(", subagent {one}"),
+            many => format!(", subagents {}", many.join(" ")),
+        };
+        let (tool, again) = (self.tool(started.call), again(started.attempt));
+        format!("{tool} {}{again}{children}", shown(arguments, PREVIEW))
+    }
+
+    /// The lines that the call of this record has printed, as many as are wanted.
+    pub(crate) fn output(&self, record: &Record, verbosity: Verbosity) -> Vec<String> {
+        let Body::CallEnded(ended) = &record.body else { return Vec::new() };
+        let command = self.command(ended);
+        let most = match (verbosity, &command) {
+            (Verbosity::Off, _) | (Verbosity::On, None) => return Vec::new(),
+            (Verbosity::On, Some(_)) => OUTPUT,
+            (Verbosity::Full, _) => usize::MAX,
+        };
+        let lines: Vec<&str> = match &command {
+            Some(command) => command.stdout.lines().chain(command.stderr.lines()).collect(),
+            None => ended.end.content.lines().collect(),
+        };
+        let left_out = lines.len().saturating_sub(most);
+        let more = (left_out > 0).then(|| format!("[{left_out} lines before]"));
+        more.into_iter().chain(lines[left_out..].iter().map(ToString::to_string)).collect()
     }
 
     fn ended(&mut self, ended: &CallEnded, now: u64) -> String {
-        let status = match ended.end.status {
-            CallStatus::Ok => "ok",
-            CallStatus::Error => "error",
-            CallStatus::Stopped => "stopped",
-            CallStatus::NotStarted => "not started",
-            CallStatus::InDoubt => "in doubt",
-        };
         let took = self.took(ended.call, now);
-        let why = match ended.end.status {
+        let (tool, end) = (self.tool(ended.call), &ended.end);
+        if let Some(command) = self.command(ended) {
+            return format!("{tool} {}", command_end(&command, end.status, &took));
+        }
+        let why = match end.status {
             CallStatus::Ok => String::new(),
             CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
-                format!(": {}", shown(&ended.end.content, MESSAGE))
+                format!(": {}", shown(&end.content, MESSAGE))
             }
         };
-        format!("{} {status}{took}{why}", self.tool(ended.call))
+        format!("{tool} {}{took}{why}", status_name(end.status))
+    }
+
+    /// The command that the call ran, if it is one of `shell`.
+    fn command(&self, ended: &CallEnded) -> Option<CommandEnd> {
+        let (tool, _) = self.asked.get(&ended.call)?;
+        CommandEnd::parse(tool, &ended.end.content)
     }
 
     fn tool(&self, call: CallId) -> String {
@@ -188,6 +234,28 @@ impl Progress {
     fn took(&mut self, call: CallId, now: u64) -> String {
         let begun = self.begun.remove(&call);
         begun.map_or_else(String::new, |begun| format!(" in {}", seconds(now.saturating_sub(begun))))
+    }
+}
+
+/// How a command ended: of one that failed the exit code or the signal, and the last line that it has printed.
+fn command_end(command: &CommandEnd, status: CallStatus, took: &str) -> String {
+    let failure = command.failure();
+    let how = match (&failure, status) {
+        (Some(_), CallStatus::Stopped) | (None, _) => status_name(status),
+        (Some(failure), _) => failure,
+    };
+    let last = failure.as_ref().and_then(|_| command.last_line());
+    let last = last.map_or_else(String::new, |line| format!(": {}", shown(line, MESSAGE)));
+    format!("{how}{took}{last}")
+}
+
+const fn status_name(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok => "ok",
+        CallStatus::Error => "error",
+        CallStatus::Stopped => "stopped",
+        CallStatus::NotStarted => "not started",
+        CallStatus::InDoubt => "in doubt",
     }
 }
 
@@ -222,6 +290,13 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
     let skipped: Vec<String> = waiting.skipped.iter().map(|link| shown(&link.to_string(), MESSAGE)).collect();
     let wait = seconds(waiting.until.ms_since(record.at));
     format!("model {}   waits {wait}: {}", waiting.call.iteration, skipped.join("; "))
+}
+
+/// How a subagent ended, by the end of its id as `hermod tree` has it.
+fn child_ended(ended: &ChildEnded) -> String {
+    let ChildEnded { child, ended, iterations, usage, .. } = ended;
+    let (id, tokens) = (tree::ending(child.run), usage.total());
+    format!("subagent  {id} {}: iterations {iterations}, tokens {tokens}", shown(&ended.to_string(), MESSAGE))
 }
 
 /// How far the model's list is, and what it is at.
@@ -279,7 +354,7 @@ mod tests {
 
     use hermod_actors::model::{
         AccountId, AssistantMessage, CallEnd, Dimension, Ended, Failure, FailureClass, Finish, Incarnation,
-        NoAllowance, Outcome, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage,
+        NoAllowance, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage,
     };
 
     use super::*;
@@ -335,6 +410,65 @@ mod tests {
                 Some("tool 2.1  shell ok in 1.5 s"),
             ],
         );
+    }
+
+    #[test]
+    fn a_command_that_failed_is_not_ok() {
+        let check_end = |status, content: &str, expect: &str, tone| {
+            let end = CallEnd::new(status, content);
+            let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+            let line = format!("tool 2.1  shell {expect}");
+            let mut progress = Progress::new(RUN);
+            let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
+            assert_eq!(progress.line(&record(answered())).map(drop), Some(()));
+            assert_eq!(progress.tone(&record(ended.clone())), tone, "{expect}");
+            check(
+                vec![answered(), started(1), ended],
+                &[
+                    Some("model 2   answered, 12 tokens read, 3 written, 1 tool call"),
+                    Some("tool 2.1  shell {\"command\":\"ls -l\"}"),
+                    Some(&line),
+                ],
+            );
+        };
+        let end = |code: &str, signal: &str, timed_out: bool| {
+            format!(
+                r#"{{"exit_code":{code},"signal":{signal},"timed_out":{timed_out},"stdout":"","stderr":"no\u200b\n"}}"#
+            )
+        };
+        check_end(CallStatus::Ok, &end("0", "null", false), "ok in 1.5 s", Tone::Quiet);
+        check_end(CallStatus::Ok, &end("1", "null", false), "exit 1 in 1.5 s: no<U+200B>", Tone::Bad);
+        let killed = "killed by SIGKILL in 1.5 s: no<U+200B>";
+        check_end(CallStatus::Ok, &end("null", "9", false), killed, Tone::Bad);
+        let late = "timed out in 1.5 s: no<U+200B>";
+        check_end(CallStatus::Error, &end("null", "9", true), late, Tone::Bad);
+        let stopped = "stopped in 1.5 s: no<U+200B>";
+        check_end(CallStatus::Stopped, &end("null", "15", false), stopped, Tone::Bad);
+        check_end(CallStatus::Error, "{\"error\":\"x\"}", "error in 1.5 s: {\"error\":\"x\"}", Tone::Bad);
+    }
+
+    #[test]
+    fn what_a_command_has_printed_is_shown_as_far_as_it_is_wanted() {
+        let mut progress = Progress::new(RUN);
+        let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
+        assert!(progress.line(&record(answered())).is_some());
+        let stdout: String = (1..=12).map(|n| n.to_string() + "\\n").collect();
+        let content =
+            format!(r#"{{"exit_code":0,"signal":null,"timed_out":false,"stdout":"{stdout}","stderr":"e"}}"#);
+        let end = |call, content: &str| {
+            let end = CallEnd::new(CallStatus::Ok, content);
+            record(Body::CallEnded(CallEnded { call, attempt: 1, end }))
+        };
+        let lines = |verbosity| progress.output(&end(TOOL, &content), verbosity);
+        assert_eq!(lines(Verbosity::Off), [""; 0]);
+        assert_eq!(
+            lines(Verbosity::On),
+            ["[3 lines before]", "4", "5", "6", "7", "8", "9", "10", "11", "12", "e"]
+        );
+        assert_eq!(lines(Verbosity::Full).len(), 13);
+        let other = end(CallId { n: 2, ..TOOL }, "one\ntwo");
+        assert_eq!(progress.output(&other, Verbosity::On), [""; 0]);
+        assert_eq!(progress.output(&other, Verbosity::Full), ["one", "two"]);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Logs, for whoever asks for them: without `-v` and HERMOD_LOG nothing is set up.
 
-use std::io::{self, IsTerminal};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal},
+};
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
@@ -23,6 +26,13 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// Whether arguments that are not understood as a whole ask for logs as JSON.
+pub(crate) fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let arguments: Vec<OsString> = arguments.take_while(|argument| argument != "--").collect();
+    arguments.iter().any(|argument| argument == "--log-format=json")
+        || arguments.windows(2).any(|pair| pair == ["--log-format", "json"])
+}
+
 /// Sends logs to standard error, as HERMOD_LOG says, else as often as `-v` was given.
 pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Result<(), Failure> {
     let filter = match (variables.get(VARIABLE).filter(|filter| !filter.is_empty()), verbose) {
@@ -42,4 +52,20 @@ pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Re
         LogFormat::Json => logs.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| wrong(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_even_in_what_is_not_understood() {
+        let check = |arguments: &[&str], expect: bool| {
+            assert_eq!(asks_for_json(arguments.iter().map(OsString::from)), expect, "{arguments:?}");
+        };
+        check(&["hermod", "--log-format", "json", "rum"], true);
+        check(&["hermod", "rum", "--log-format=json"], true);
+        check(&["hermod", "--log-format", "text", "json"], false);
+        check(&["hermod", "run", "--", "--log-format=json"], false);
+    }
 }

@@ -1,8 +1,11 @@
 //! What a terminal can show: how wide it is, whether in colour, and how text fits into it.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    sync::OnceLock,
+};
 
-use rustix::termios::tcgetwinsize;
+use rustix::{fs::fstat, termios::tcgetwinsize};
 use unicode_width::UnicodeWidthChar;
 
 use crate::environment::Variables;
@@ -35,6 +38,84 @@ pub(crate) enum Tone {
     Quiet,
     /// Something went wrong.
     Bad,
+    /// A person has to do something.
+    Action,
+    /// The program ends without what it was asked for.
+    Error,
+}
+
+impl Tone {
+    /// The level of a log entry with this line.
+    pub(crate) const fn level(self) -> &'static str {
+        match self {
+            Self::Quiet => "INFO",
+            Self::Bad | Self::Action => "WARN",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// The characters that lines are drawn with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charset {
+    /// ASCII alone.
+    Ascii,
+    /// Braille, box drawings, `…`.
+    Unicode,
+}
+
+/// What the process draws with.
+static CHARSET: OnceLock<Charset> = OnceLock::new();
+
+impl Charset {
+    /// As the locale says: ASCII if it names another encoding than UTF-8. Without a locale it is Unicode, since
+    /// containers mostly have none and terminals mostly are UTF-8.
+    pub(crate) fn of(variables: &Variables) -> Self {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| variables.get(*name).filter(|value| !value.is_empty()));
+        let is_utf8 = locale.is_none_or(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        });
+        if is_utf8 { Self::Unicode } else { Self::Ascii }
+    }
+
+    /// Draws everything so from now on.
+    pub(crate) fn choose(variables: &Variables) {
+        CHARSET.get_or_init(|| Self::of(variables));
+    }
+
+    /// What the process draws with.
+    pub(crate) fn current() -> Self {
+        CHARSET.get().copied().unwrap_or(Self::Unicode)
+    }
+
+    /// Stands for what was cut off.
+    pub(crate) const fn ellipsis(self) -> &'static str {
+        match self {
+            Self::Ascii => "...",
+            Self::Unicode => "…",
+        }
+    }
+
+    /// The turning sign before what is under way.
+    pub(crate) const fn spinner(self) -> &'static [char] {
+        match self {
+            Self::Ascii => &['|', '/', '-', '\\'],
+            Self::Unicode => &['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'],
+        }
+    }
+
+    /// What stands before a node of a tree and before those below it.
+    pub(crate) const fn branch(self, is_last: bool) -> (&'static str, &'static str) {
+        match (self, is_last) {
+            (Self::Ascii, false) => ("|- ", "|  "),
+            (Self::Ascii, true) => ("`- ", "   "),
+            (Self::Unicode, false) => ("├─ ", "│  "),
+            (Self::Unicode, true) => ("└─ ", "   "),
+        }
+    }
 }
 
 impl Terminal {
@@ -79,9 +160,24 @@ impl Palette {
         match (self, tone) {
             (Self::Plain, _) => text.to_owned(),
             (Self::Coloured, Tone::Quiet) => format!("\x1b[2m{text}\x1b[0m"),
-            (Self::Coloured, Tone::Bad) => format!("\x1b[31m{text}\x1b[0m"),
+            (Self::Coloured, Tone::Bad | Tone::Error) => format!("\x1b[31m{text}\x1b[0m"),
+            (Self::Coloured, Tone::Action) => format!("\x1b[33m{text}\x1b[0m"),
         }
     }
+}
+
+/// Whether standard error is a terminal.
+pub(crate) fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether standard output and standard error are the same terminal.
+pub(crate) fn is_one_terminal() -> bool {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let device = |stat: rustix::fs::Stat| stat.st_rdev;
+    stdout.is_terminal()
+        && stderr.is_terminal()
+        && fstat(&stdout).ok().map(device) == fstat(&stderr).ok().map(device)
 }
 
 /// The columns of the terminal at standard error.
@@ -105,23 +201,25 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// The beginning of a line that fits into so many columns; `…` stands for the rest.
+/// The beginning of a line that fits into so many columns; an ellipsis stands for the rest.
 pub(crate) fn cut(line: &str, columns: usize) -> String {
+    cut_with(line, columns, Charset::current().ellipsis())
+}
+
+fn cut_with(line: &str, columns: usize, ellipsis: &str) -> String {
     if width(line) <= columns {
         return line.to_owned();
     }
-    let mut left = columns.saturating_sub(1);
+    let Some(mut left) = columns.checked_sub(width(ellipsis)) else {
+        return ellipsis.chars().take(columns).collect();
+    };
     let fits = |c: &char| {
         let width = c.width().unwrap_or(0);
         let fits = width <= left;
         left = left.saturating_sub(width);
         fits
     };
-    let mut cut: String = line.chars().take_while(fits).collect();
-    if columns > 0 {
-        cut.push('…');
-    }
-    cut
+    line.chars().take_while(fits).collect::<String>() + ellipsis
 }
 
 #[cfg(test)]
@@ -141,6 +239,31 @@ mod tests {
         check("漢字", 3, "漢…");
         check("e\u{301}e\u{301}", 1, "…");
         check("x", 0, "");
+        assert_eq!(cut_with("plain text", 8, "..."), "plain...");
+        assert_eq!(cut_with("plain", 2, "..."), "..");
+    }
+
+    #[test]
+    fn a_locale_without_utf_8_is_drawn_in_ascii() {
+        let check = |set: &[(&str, &str)], expect| {
+            let variables =
+                set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            assert_eq!(Charset::of(&variables), expect, "{set:?}");
+        };
+        check(&[], Charset::Unicode);
+        check(&[("LANG", "de_DE.UTF-8")], Charset::Unicode);
+        check(&[("LANG", "C.utf8")], Charset::Unicode);
+        check(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")], Charset::Ascii);
+        check(&[("LC_ALL", ""), ("LC_CTYPE", "POSIX")], Charset::Ascii);
+        check(&[("LC_ALL", "C.UTF-8"), ("LC_CTYPE", "POSIX")], Charset::Unicode);
+        check(&[("LANG", "en_US.ISO-8859-1")], Charset::Ascii);
+        let drawn = [Charset::Ascii.branch(true), Charset::Ascii.branch(false)];
+        let drawn = drawn.iter().all(|(branch, below)| branch.is_ascii() && below.is_ascii());
+        assert!(
+            drawn
+                && Charset::Ascii.ellipsis().is_ascii()
+                && Charset::Ascii.spinner().iter().all(char::is_ascii)
+        );
     }
 
     #[test]

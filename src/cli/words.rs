@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use hermod_actors::Visible;
 
+use super::terminal::Charset;
+
 /// A time as a person reads it: milliseconds below a second, else seconds with one decimal.
 pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
@@ -27,10 +29,10 @@ pub(crate) fn millis(time: Duration) -> u64 {
 pub(crate) fn shown(text: &str, max: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let text: String = text.chars().take(max.saturating_add(1)).map(plain).collect();
-    let text = Visible::text(&text);
+    let text = Visible::strict(&text);
     let mut shown: String = text.chars().take(max).collect();
     if text.chars().nth(max).is_some() {
-        shown.push('…');
+        shown.push_str(Charset::current().ellipsis());
     }
     shown
 }

@@ -34,4 +34,5 @@ pub use fault::{Fault, FaultKind};
 pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, shown};
 pub use reader::{Named, PAGE, Reader};
 pub use server::{ControlError, Server};
+pub use tree::Forest;
 pub use upkeep::{Caretaker, Footprint, Room, StoreRoom, Sweep, Swept, SweptClass};

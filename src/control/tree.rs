@@ -13,7 +13,7 @@ use crate::clock::SystemClock;
 
 /// What was read of sessions. Who asks again pays for what is new.
 #[derive(Debug, Default)]
-pub(super) struct Forest(BTreeMap<SessionId, Seen>);
+pub struct Forest(BTreeMap<SessionId, Seen>);
 
 /// A session up to a record.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ type Placed = (Node, Option<usize>);
 impl Forest {
     /// The trees of these runs, each of which stands in one of them, once. What they wait for is told by `vitals`, if
     /// something runs here.
-    pub(super) async fn grow(
+    pub async fn grow(
         &mut self,
         (reader, vitals): (&Reader, Option<&Vitals>),
         runs: Vec<RunRow>,

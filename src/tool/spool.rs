@@ -20,9 +20,10 @@ const IN_MEMORY: usize = MAX_OUTPUT;
 const MOST: u64 = 256 << 20;
 /// From its stop a call waits no longer than this until its output is on disk.
 const PATIENCE: Duration = Duration::from_millis(2_090);
-/// Time between two notes of how far a command is.
-const BETWEEN: Duration = Duration::from_millis(500);
-/// Bytes of an output's last line that are noted.
+/// Time between two notes of what a command prints.
+const BETWEEN: Duration = Duration::from_millis(200);
+/// Lines of its end that are noted at once, and bytes of each.
+const LINES: usize = 5;
 const NOTE: usize = 200;
 
 /// What became of an output.
@@ -50,7 +51,12 @@ impl Spooled {
 /// Takes all that comes: into memory as long as it is short, then onto the disk. Durable when it resolves. Notes the last
 /// line now and then.
 pub(super) async fn spooled(pieces: UnboundedReceiver<Piece>, site: &Site) -> Spooled {
-    let pieces = Noted { pieces, progress: site.progress.clone(), next: tokio::time::Instant::now() };
+    let pieces = Noted {
+        pieces,
+        progress: site.progress.clone(),
+        next: tokio::time::Instant::now(),
+        since: Vec::new(),
+    };
     tokio::select! {
         biased;
         spooled = spool(pieces, &site.shelf) => spooled,
@@ -64,33 +70,53 @@ async fn too_late(cancel: &CancellationToken) {
     sleep(PATIENCE).await;
 }
 
-/// Pieces whose last line is noted now and then.
+/// Pieces whose last lines are noted now and then.
 struct Noted {
     pieces: UnboundedReceiver<Piece>,
     progress: Progress,
     next: tokio::time::Instant,
+    /// What was printed since the last note, by its last lines.
+    since: Vec<String>,
 }
 
 impl Noted {
     async fn recv(&mut self) -> Option<Piece> {
-        let piece = self.pieces.recv().await?;
-        let now = tokio::time::Instant::now();
-        if now >= self.next
-            && let Some(line) = last_line(&piece.bytes)
-        {
-            self.next = now + BETWEEN;
-            self.progress.say(&line);
+        loop {
+            tokio::select! {
+                biased;
+                piece = self.pieces.recv() => {
+                    let piece = piece?;
+                    self.since.extend(last_lines(&piece.bytes));
+                    self.since.drain(..self.since.len().saturating_sub(LINES));
+                    if tokio::time::Instant::now() >= self.next {
+                        self.note();
+                    }
+                    return Some(piece);
+                }
+                // The command may print nothing more for long.
+                () = tokio::time::sleep_until(self.next), if !self.since.is_empty() => self.note(),
+            }
         }
-        Some(piece)
+    }
+
+    fn note(&mut self) {
+        if !self.since.is_empty() {
+            self.next = tokio::time::Instant::now() + BETWEEN;
+            self.progress.say(&std::mem::take(&mut self.since).join("\n"));
+        }
     }
 }
 
-/// The last line that says something, or its beginning.
-fn last_line(bytes: &[u8]) -> Option<String> {
-    let line =
-        bytes.rsplit(|byte| matches!(byte, b'\n' | b'\r')).find(|line| !line.trim_ascii().is_empty())?;
-    let line = &line.trim_ascii()[..line.trim_ascii().len().min(NOTE)];
-    Some(Visible::of(crate::process::without_cut_end(line)).text)
+/// The last lines that say something, or their beginnings.
+fn last_lines(bytes: &[u8]) -> Vec<String> {
+    let lines = bytes.rsplit(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
+    let lines = lines.filter(|line| !line.is_empty()).take(LINES).map(|line| {
+        let line = &line[..line.len().min(NOTE)];
+        Visible::of(crate::process::without_cut_end(line)).text
+    });
+    let mut lines: Vec<String> = lines.collect();
+    lines.reverse();
+    lines
 }
 
 async fn spool(mut pieces: Noted, shelf: &Shelf) -> Spooled {
@@ -134,14 +160,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_that_says_something() {
-        let check = |bytes: &[u8], line: Option<&str>| assert_eq!(last_line(bytes).as_deref(), line);
-        check(b"", None);
-        check(b"\n \n", None);
-        check(b"one\ntwo\n\n", Some("two"));
-        check(b"10 %\r 20 %\r", Some("20 %"));
-        check(b"a\x1b[1m", Some("a\u{241b}[1m"));
-        check("x".repeat(500).as_bytes(), Some(&"x".repeat(NOTE)));
-        check(format!("x{}", "é".repeat(500)).as_bytes(), Some(&format!("x{}", "é".repeat(99))));
+    fn the_last_lines_that_say_something() {
+        let check = |bytes: &[u8], lines: &[&str]| assert_eq!(last_lines(bytes), lines);
+        check(b"", &[]);
+        check(b"\n \n", &[]);
+        check(b"one\ntwo\n\n", &["one", "two"]);
+        check(b"1\n2\n3\n4\n5\n6", &["2", "3", "4", "5", "6"]);
+        check(b"10 %\r 20 %\r", &["10 %", "20 %"]);
+        check(b"a\x1b[1m", &["a\u{241b}[1m"]);
+        check("x".repeat(500).as_bytes(), &[&"x".repeat(NOTE)]);
+        check(format!("x{}", "é".repeat(500)).as_bytes(), &[&format!("x{}", "é".repeat(99))]);
     }
 }

@@ -16,7 +16,12 @@ use hermod_actors::{
 };
 
 use crate::cli::{
-    exit::Failure, hold::Room, output::Teller, progress::Progress, terminal::Tone, words::seconds,
+    display::ProgressDisplay,
+    exit::Failure,
+    hold::Room,
+    progress::Progress,
+    terminal::{Charset, Tone},
+    words::seconds,
 };
 
 /// Characters of a run's id that its lines begin with: the last ones, which are by chance.
@@ -25,7 +30,7 @@ const TAIL: usize = 6;
 /// The runs that go on, and what is heard of them.
 pub(super) struct Crowd<'a> {
     pub(super) runtime: &'a Runtime,
-    teller: Teller,
+    display: ProgressDisplay,
     /// When this process began to let them go on: what was recorded before is not told again.
     since: Timestamp,
     runs: BTreeMap<RunId, Member>,
@@ -57,10 +62,14 @@ pub(super) enum Heard {
 }
 
 impl<'a> Crowd<'a> {
-    pub(super) fn new(runtime: &'a Runtime, (rows, since): (Vec<RunRow>, Timestamp), teller: Teller) -> Self {
+    pub(super) fn new(
+        runtime: &'a Runtime,
+        (rows, since): (Vec<RunRow>, Timestamp),
+        display: ProgressDisplay,
+    ) -> Self {
         let mut crowd = Self {
             runtime,
-            teller,
+            display,
             since,
             runs: BTreeMap::new(),
             under_way: BTreeSet::new(),
@@ -153,7 +162,7 @@ impl<'a> Crowd<'a> {
                 self.look_at(*run).await
             }
             Heard::Disk(line) => {
-                self.teller.line(Tone::Bad, line);
+                self.display.line(Tone::Action, line);
                 Ok(())
             }
             // The session is being quarantined, and its runs are ended without it.
@@ -182,13 +191,16 @@ impl<'a> Crowd<'a> {
         let run = record.body.run().or_else(|| self.first_of(session));
         let Some(member) = run.and_then(|run| self.runs.get_mut(&run)) else { return Ok(()) };
         let (run, line) = (member.row.id, member.progress.line(record));
+        let tone = member.progress.tone(record);
+        let printed = member.progress.output(record, self.display.verbosity());
         // An end is always news: the run had none when it came in.
         if !is_news && !matches!(record.body, Body::RunEnded(_)) {
             return Ok(());
         }
         if let Some(line) = line {
-            self.tell(run, Progress::tone(record), &line);
+            self.tell(run, tone, &line);
         }
+        self.display.output(&printed);
         if moves_row(&record.body) { self.look_at(run).await } else { Ok(()) }
     }
 
@@ -230,7 +242,8 @@ impl<'a> Crowd<'a> {
     /// Tells a line about a run.
     pub(super) fn tell(&mut self, run: RunId, tone: Tone, line: &str) {
         let id = run.to_string();
-        self.teller.line(tone, &format!("…{} {line}", &id[id.len() - TAIL..]));
+        let cut = Charset::current().ellipsis();
+        self.display.line(tone, &format!("{cut}{} {line}", &id[id.len() - TAIL..]));
     }
 }
 

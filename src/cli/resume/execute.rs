@@ -2,8 +2,8 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use clap::Args;
 use hermod_actors::{
-    Defaults,
-    model::{RunRow, RunState},
+    Defaults, RunError, Runtime,
+    model::{Outcome, RunId, RunRow, RunState},
     port::Read,
 };
 use serde_json::Value;
@@ -11,9 +11,11 @@ use serde_json::Value;
 use super::{crowd::Crowd, follow, trials::Trials};
 use crate::{
     cli::{
+        display::{DisplayArgs, ProgressDisplay},
+        examples,
         exit::{Exit, Failure},
         hold::{self, Holding},
-        output::{Teller, print, print_json, say},
+        output::{print, print_json, say, say_progress},
         report,
         run::{Durability, Local, discover},
         table,
@@ -29,9 +31,10 @@ use crate::{
 
 /// Let unfinished runs go on, as many as there are at the same time
 ///
-/// Progress goes to standard error, a line for each step with the end of the run's id before it; how each run ended goes
-/// to standard output. SIGINT and SIGTERM suspend: the runs go on at the next start.
+/// Progress goes to standard error, a line for each step with the end of the run's id before it. With `--wait` the answer
+/// of a run that is named goes to standard output, alone; of several, how each ended, and the answers. SIGINT and SIGTERM suspend: the runs go on at the next start.
 #[derive(Debug, Args)]
+#[command(after_help = examples::RESUME)]
 pub(crate) struct ResumeArgs {
     /// A run's or session's id or key, or `last` (the last run that is no subagent's): the unfinished runs of that
     /// conversation
@@ -47,6 +50,8 @@ pub(crate) struct ResumeArgs {
     /// Print a JSON array of the runs
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    display: DisplayArgs,
     /// What an acknowledged write survives [default: store.durability]
     #[arg(long, value_enum, hide = true)]
     durability: Option<Durability>,
@@ -54,8 +59,9 @@ pub(crate) struct ResumeArgs {
 
 impl ResumeArgs {
     /// The unfinished runs of this conversation, until they have ended.
-    pub(crate) const fn until_ended(id: String) -> Self {
-        Self { id: Some(id), all: false, wait: true, json: false, durability: None }
+    pub(crate) fn until_ended(id: String) -> Self {
+        let display = DisplayArgs::default();
+        Self { id: Some(id), all: false, wait: true, json: false, display, durability: None }
     }
 }
 
@@ -65,6 +71,15 @@ struct Came {
     rows: Vec<RunRow>,
     /// The exit that a signal asks for.
     left: Option<Exit>,
+    /// What they have said that ended while they were waited for.
+    texts: BTreeMap<RunId, String>,
+}
+
+impl Came {
+    /// Nothing was waited for to its end.
+    const fn without_texts(rows: Vec<RunRow>, left: Option<Exit>) -> Self {
+        Self { rows, left, texts: BTreeMap::new() }
+    }
 }
 
 /// Lets them go on, and says how each ended.
@@ -74,13 +89,66 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut holding = Holding::take(state, durability.into()).await?;
     let came = go_on(args, (&config, variables), &mut holding).await;
-    let Came { rows, left } = holding.release(came).await?;
+    let came = holding.release(came).await?;
     if args.json {
-        print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()))?;
-    } else if !rows.is_empty() {
-        print(&table_of(&rows))?;
+        print_json(&came.rows.iter().map(|row| object(row, &came.texts)).collect())?;
+    } else if !came.rows.is_empty() {
+        tell(&came, args.wait && args.id.is_some())?;
     }
-    Ok(left.unwrap_or_else(|| exit(&rows)))
+    Ok(came.left.unwrap_or_else(|| exit(&came.rows)))
+}
+
+/// The run with its answer; a text that is no answer is `partial`.
+fn object(row: &RunRow, texts: &BTreeMap<RunId, String>) -> Value {
+    let mut object = report::run(row);
+    let text = texts.get(&row.id).map(String::as_str);
+    object["answer"] = text.filter(|_| has_completed(row)).into();
+    if let Some(text) = text.filter(|_| !has_completed(row)) {
+        object["partial"] = text.into();
+    }
+    object
+}
+
+fn has_completed(row: &RunRow) -> bool {
+    row.ended.as_ref().is_some_and(|ended| ended.outcome == Outcome::Completed)
+}
+
+/// Prints how they ended. The answer of a single run stands alone, as `hermod run` has it.
+fn tell(came: &Came, is_named: bool) -> Result<(), Failure> {
+    let Came { rows, texts, .. } = came;
+    if let ([row], true) = (&rows[..], is_named) {
+        say_progress(table_of(rows).trim_end());
+        return match texts.get(&row.id) {
+            Some(answer) if has_completed(row) => print(answer),
+            Some(partial) => {
+                say(format!("said last {partial}"));
+                Ok(())
+            }
+            None => Ok(()),
+        };
+    }
+    let mut told = table_of(rows);
+    for row in rows.iter().filter(|row| has_completed(row)) {
+        if let Some(answer) = texts.get(&row.id) {
+            told.extend(["\nanswer of ", &row.id.to_string(), ":\n", answer, "\n"]);
+        }
+    }
+    print(&told)
+}
+
+/// What the runs have said that have ended.
+async fn texts(runtime: &Runtime, rows: &[RunRow]) -> Result<BTreeMap<RunId, String>, Failure> {
+    let mut texts = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.state == RunState::Ended) {
+        let result = match runtime.wait(row.id, None).await {
+            Ok(result) => result,
+            // A run whose records cannot be read has an end and no text.
+            Err(RunError::Read(_)) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        texts.extend(result.text().map(|text| (row.id, text.to_owned())));
+    }
+    Ok(texts)
 }
 
 async fn go_on(
@@ -93,11 +161,11 @@ async fn go_on(
     let Holding { journal, state, orders, signals, deaths, .. } = holding;
     let rows = match signals.or(unfinished(args, &reader)).await? {
         ControlFlow::Continue(rows) => rows,
-        ControlFlow::Break(exit) => return Ok(Came { rows: Vec::new(), left: Some(exit) }),
+        ControlFlow::Break(exit) => return Ok(Came::without_texts(Vec::new(), Some(exit))),
     };
     if rows.is_empty() {
-        say("nothing   is unfinished");
-        return Ok(Came { rows, left: None });
+        say_progress("nothing   is unfinished");
+        return Ok(Came::without_texts(rows, None));
     }
     let started = async {
         let endpoints = endpoints((config, variables), &reader, (&rows, state)).await?;
@@ -107,10 +175,10 @@ async fn go_on(
     };
     let daemon = match signals.or(Box::pin(started)).await? {
         ControlFlow::Continue(daemon) => daemon,
-        ControlFlow::Break(exit) => return Ok(Came { rows, left: Some(exit) }),
+        ControlFlow::Break(exit) => return Ok(Came::without_texts(rows, Some(exit))),
     };
     let runtime = &daemon.runtime;
-    let mut crowd = Crowd::new(runtime, (rows, since), Teller::new(variables));
+    let mut crowd = Crowd::new(runtime, (rows, since), ProgressDisplay::new(&args.display, false, variables));
     let followed = async {
         let looked = async {
             hold::end_condemned(runtime, deaths, &crowd.rows()).await?;
@@ -125,8 +193,9 @@ async fn go_on(
     let followed = hold::attend(runtime, orders, followed).await;
     let rows = crowd.rows();
     drop(crowd);
+    let texts = if args.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };
     daemon.suspend(if matches!(followed, Ok(Some(_))) { Leave::Asked } else { Leave::Done }).await;
-    Ok(Came { rows, left: followed? })
+    Ok(Came { rows, left: followed?, texts })
 }
 
 /// The unfinished runs that are meant, in the order in which they were accepted.
@@ -176,7 +245,7 @@ async fn endpoints(
         say(format!("missing   {provider}, which {runs} of the runs may ask: {error}"));
     }
     if specs.iter().any(|spec| spec.script.is_some()) {
-        say(format!("rehearsal {}", crate::rehearsal::NOTICE));
+        say_progress(format!("rehearsal {}", crate::rehearsal::NOTICE));
     }
     Ok(endpoints)
 }
@@ -218,7 +287,7 @@ fn how(row: &RunRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Cause, Ended, Outcome, RunId, SessionId, Timestamp, Usage};
+    use hermod_actors::model::{Cause, Ended, SessionId, Timestamp, Usage};
 
     use super::*;
 

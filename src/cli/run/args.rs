@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cli::{
         budget::{self, Budget},
+        display::DisplayArgs,
+        examples,
         exit::Failure,
         workspace::Place,
     },
@@ -20,8 +22,9 @@ use crate::{
 
 /// Give the agent a task and wait for its answer
 #[derive(Debug, Args)]
+#[command(after_help = examples::RUN)]
 pub(crate) struct RunArgs {
-    /// The task; `-` reads it from standard input
+    /// The task; `-` reads it from standard input. What is piped to standard input beside it is appended
     #[arg(required_unless_present = "resume")]
     pub(crate) text: Option<String>,
     #[command(flatten)]
@@ -32,6 +35,8 @@ pub(crate) struct RunArgs {
     pub(crate) task: TaskArgs,
     #[command(flatten)]
     pub(crate) asking: AskingArgs,
+    #[command(flatten)]
+    pub(crate) display: DisplayArgs,
     /// Print one JSON object at the end, also on failure
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,7 +7,7 @@ use std::{
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{RunId, RunRow, RunSpec, RunState, SessionId},
+    model::{Cause, Outcome, RunId, RunRow, RunSpec, RunState, SessionId},
     port::{Journal, Read},
 };
 
@@ -15,14 +15,16 @@ use super::{
     args::RunArgs,
     follow::{self, Followed},
     pictures,
+    stdin::read_task,
     target::Target,
-    task::{Task, endpoints, new_spec, notes, read_text},
+    task::{Task, endpoints, new_spec, notes},
 };
 use crate::{
     cli::{
+        display::ProgressDisplay,
         exit::{Exit, Failure},
         hold::{self, Holding, Room, Signals},
-        output::{Teller, print, print_json, say},
+        output::{print, print_json, say, say_error, say_progress},
         progress::Progress,
         report,
         words::{dollars, seconds},
@@ -61,12 +63,20 @@ impl Job {
 /// Runs, and says what came of it.
 pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit, Failure> {
     let mut ids = None;
-    let (object, exit) = match run(&args, variables, &mut ids).await {
+    let mut display = ProgressDisplay::new(&args.display, !args.json, variables);
+    let done = run(&args, variables, (&mut ids, &mut display)).await;
+    display.close();
+    let (object, exit) = match done {
         Ok(Followed::Ended(result)) => {
             let exit = Exit::from(&result.ended);
-            say(ended(&result));
+            if exit == Exit::Ok {
+                say_progress(ended(&result));
+            } else {
+                say(ended(&result));
+            }
+            hint(&result).into_iter().for_each(say_progress);
             if !args.json {
-                tell_answer(&result, exit)?;
+                tell_answer(&result, exit, &display)?;
                 return Ok(exit);
             }
             (report::result(&result), exit)
@@ -84,7 +94,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             if !args.json {
                 return Err(failure);
             }
-            say(format!("hermod: {failure}"));
+            say_error(format!("hermod: {failure}"));
             (report::no_result(ids, &failure.text), failure.exit)
         }
     };
@@ -106,15 +116,38 @@ fn waits(parked: RunId, run: RunId) -> String {
     )
 }
 
-/// Standard output is for answers alone: what a run said that did not complete goes to standard error.
-fn tell_answer(result: &hermod_actors::RunResult, exit: Exit) -> Result<(), Failure> {
+/// Standard output is for answers alone: what a run said that did not complete goes to standard error. What its terminal
+/// shows already is not repeated.
+fn tell_answer(
+    result: &hermod_actors::RunResult,
+    exit: Exit,
+    display: &ProgressDisplay,
+) -> Result<(), Failure> {
     match (result.text(), exit) {
+        (Some(text), _) if display.has_shown(text) => Ok(()),
         (Some(answer), Exit::Ok) => print(answer),
         (Some(partial), _) => {
             say(format!("said last {partial}"));
             Ok(())
         }
         (None, _) => Ok(()),
+    }
+}
+
+/// How a run that did not complete can be continued.
+fn hint(result: &hermod_actors::RunResult) -> Option<String> {
+    let run = result.run;
+    match (result.ended.outcome, &result.ended.cause) {
+        (Outcome::BudgetExhausted, Some(Cause::Limit { refusal })) => {
+            let more = refusal.dimension.name();
+            Some(format!(
+                "continue  `hermod budget add {run} {more}=AMOUNT --wait` lets it go on where it was"
+            ))
+        }
+        (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted, _) => {
+            Some(format!("continue  `hermod run --resume {run} TEXT` goes on with this conversation"))
+        }
+        (Outcome::Completed | Outcome::Failed | Outcome::LoopDetected | Outcome::Refused, _) => None,
     }
 }
 
@@ -147,8 +180,11 @@ fn ended(result: &hermod_actors::RunResult) -> String {
     format!("ended     {}: iterations {iterations}, tokens {tokens}{cost}{took}", result.ended)
 }
 
-async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Result<Followed, Failure> {
-    let text = args.text.as_deref().map(read_text).transpose()?;
+/// What is known of the run, and where it is shown.
+type Shown<'a> = (&'a mut Option<Ids>, &'a mut ProgressDisplay);
+
+async fn run(args: &RunArgs, variables: &Variables, shown: Shown<'_>) -> Result<Followed, Failure> {
+    let text = read_task(args.text.as_deref())?;
     if text.is_none() {
         args.check_without_text()?;
     }
@@ -159,7 +195,7 @@ async fn run(args: &RunArgs, variables: &Variables, ids: &mut Option<Ids>) -> Re
     let new = text.map(|text| (Task { text, images }, place));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut holding = Holding::take(state, durability.into()).await?;
-    let followed = hold(args, (&config, variables), &mut holding, new, ids).await;
+    let followed = hold(args, (&config, variables), &mut holding, new, shown).await;
     holding.release(followed).await
 }
 
@@ -169,7 +205,7 @@ async fn hold(
     (config, variables): (&Config, &Variables),
     holding: &mut Holding,
     new: Option<(Task, Option<PathBuf>)>,
-    ids: &mut Option<Ids>,
+    (ids, display): Shown<'_>,
 ) -> Result<Followed, Failure> {
     let Holding { journal, state, signals, .. } = &mut *holding;
     let ready = prepare(args, (config, variables), (journal, state), new, ids);
@@ -177,7 +213,8 @@ async fn hold(
         ControlFlow::Continue(ready) => ready,
         ControlFlow::Break(exit) => return Ok(Followed::Left(exit)),
     };
-    let followed = attend((&daemon, args), holding, (job, Teller::new(variables)), &target, ids).await;
+    let followed = attend((&daemon, args), holding, job, &target, (ids, &mut *display)).await;
+    display.close();
     let told = match &followed {
         Ok(Followed::Ended(result)) => tell_rest(&daemon.runtime, result.session).await,
         Ok(Followed::Left(_) | Followed::Parked(_)) | Err(_) => Ok(()),
@@ -231,11 +268,11 @@ async fn prepare(
         }
     }
     for (model, error) in endpoints.left_out() {
-        say(format!("beside    {model} is not asked for summaries: {error}"));
+        say_progress(format!("beside    {model} is not asked for summaries: {error}"));
     }
     if target.elsewhere > 0 {
         let n = target.elsewhere;
-        say(format!(
+        say_progress(format!(
             "waiting   {n} unfinished in other sessions: they go on with `hermod runs resume --all`"
         ));
     }
@@ -260,9 +297,9 @@ async fn first_of_key(reader: &Reader, key: Option<&str>, text: &str) -> Result<
 async fn attend(
     (daemon, args): (&Daemon, &RunArgs),
     holding: &mut Holding,
-    job: (Job, Teller),
+    job: Job,
     target: &Target,
-    ids: &mut Option<Ids>,
+    shown: Shown<'_>,
 ) -> Result<Followed, Failure> {
     let (runtime, reader) = (&daemon.runtime, holding.reader());
     let Holding { orders, signals, deaths, .. } = holding;
@@ -303,7 +340,7 @@ async fn attend(
         (job, args.conversation.key.as_deref()),
         (target, &reader),
         signals,
-        ids,
+        shown,
     ));
     hold::attend(runtime, orders, deaths.attend(carried)).await
 }
@@ -312,22 +349,24 @@ async fn attend(
 async fn tell_rest(runtime: &Runtime, session: SessionId) -> Result<(), Failure> {
     for row in runtime.open_runs().await?.iter().filter(|row| row.session == session) {
         let id = row.id;
-        say(format!("waiting   run {id} of this conversation: it goes on with `hermod run --resume {id}`"));
+        say_progress(format!(
+            "waiting   run {id} of this conversation: it goes on with `hermod run --resume {id}`"
+        ));
     }
     Ok(())
 }
 
 async fn carry_out(
     runtime: &Runtime,
-    ((job, teller), key): ((Job, Teller), Option<&str>),
+    (job, key): (Job, Option<&str>),
     (target, reader): (&Target, &Reader),
     signals: &mut Signals,
-    ids: &mut Option<Ids>,
+    (ids, display): Shown<'_>,
 ) -> Result<Followed, Failure> {
     announce(job.spec());
     match job {
         Job::Submit { task, spec } => {
-            notes(&spec, &task).iter().for_each(say);
+            notes(&spec, &task).iter().for_each(say_progress);
             let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
             let place = spec.workspace.clone();
             let (session, images) = (target.choice.clone(), task.images);
@@ -344,16 +383,16 @@ async fn carry_out(
                 }
             };
             *ids = Some((accepted.run, accepted.session));
-            say(format!("accepted  run {} session {}", accepted.run, accepted.session));
-            say(format!("with      {model} in {place}"));
+            say_progress(format!("accepted  run {} session {}", accepted.run, accepted.session));
+            say_progress(format!("with      {model} in {place}"));
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
-            follow::follow(runtime, accepted.run, (Progress::new(accepted.run), teller), (watch, signals))
-                .await
+            let progress = (Progress::new(accepted.run), display);
+            follow::follow(runtime, accepted.run, progress, (watch, signals, reader)).await
         }
         Job::GoOn { ids: (run, session), .. } => {
             *ids = Some((run, session));
-            say(format!("goes on   run {run} session {session}"));
+            say_progress(format!("goes on   run {run} session {session}"));
             let (mut progress, mut next) = (Progress::new(run), 1);
             let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
             // What happened before is known: it is only looked at for the names of calls.
@@ -370,7 +409,7 @@ async fn carry_out(
             }
             let watch = runtime.watch(session, next);
             runtime.revive(session)?;
-            follow::follow(runtime, run, (progress, teller), (watch, signals)).await
+            follow::follow(runtime, run, (progress, display), (watch, signals, reader)).await
         }
         Job::Tell { ids: (run, session), .. } => {
             *ids = Some((run, session));
@@ -381,7 +420,7 @@ async fn carry_out(
 
 fn announce(spec: &RunSpec) {
     if spec.script.is_some() {
-        say(format!("rehearsal {}", rehearsal::NOTICE));
+        say_progress(format!("rehearsal {}", rehearsal::NOTICE));
     }
 }
 

@@ -3,12 +3,16 @@ use hermod_actors::{
     model::{Body, EventBody, Record, RunId, RunRow, RunState, StopReason},
 };
 
-use crate::cli::{
-    exit::{Exit, Failure},
-    hold::{Room, Signals},
-    output::Teller,
-    progress::Progress,
-    terminal::Tone,
+use super::subagents::Subagents;
+use crate::{
+    cli::{
+        display::ProgressDisplay,
+        exit::{Exit, Failure},
+        hold::{Room, Signals},
+        progress::Progress,
+        terminal::Tone,
+    },
+    control::Reader,
 };
 
 /// How waiting for a run ended.
@@ -27,10 +31,12 @@ pub(crate) enum Followed {
 pub(crate) async fn follow(
     runtime: &Runtime,
     run: RunId,
-    (mut progress, mut teller): (Progress, Teller),
-    (mut watch, signals): (Watch, &mut Signals),
+    (mut progress, display): (Progress, &mut ProgressDisplay),
+    (mut watch, signals, reader): (Watch, &mut Signals, &Reader),
 ) -> Result<Followed, Failure> {
     let (mut stopping, mut room) = (false, Room::of(runtime));
+    let mut subagents = Subagents::new(reader.clone(), runtime.vitals());
+    display.show_run(run);
     loop {
         tokio::select! {
             biased;
@@ -40,6 +46,9 @@ pub(crate) async fn follow(
                     return left(runtime, run, Exit::Interrupted).await;
                 }
                 stopping = true;
+                display.line(Tone::Action, &format!(
+                    "interrupt the run is being stopped; again leaves it unfinished for `hermod run --resume {run}`"
+                ));
                 // A full disk may not take that for long.
                 tokio::select! {
                     biased;
@@ -49,9 +58,12 @@ pub(crate) async fn follow(
             }
             event = watch.next() => {
                 let event = event.map_err(hermod_actors::RunError::Read)?;
-                teller.take(&event.body);
+                display.take(&event.body);
                 if let EventBody::Recorded { record } = event.body {
-                    tell(&mut progress, &mut teller, &record);
+                    tell(&mut progress, display, &record);
+                    if display.is_live() && subagents.take(&record.body) {
+                        display.show_subagents(Vec::new());
+                    }
                     // Of an earlier leg an end may be told while the run goes on.
                     if ends(&record, run) && runtime.row(run).await?.state == RunState::Ended {
                         return Ok(Followed::Ended(Box::new(runtime.wait(run, None).await?)));
@@ -61,8 +73,9 @@ pub(crate) async fn follow(
                     }
                 }
             }
-            line = room.changes() => teller.line(Tone::Bad, &line),
-            () = teller.frame() => teller.draw(),
+            line = room.changes() => display.line(Tone::Action, &line),
+            () = subagents.time() => display.show_subagents(subagents.look().await),
+            () = display.frame() => display.draw(),
             reason = runtime.terminated() => return Err(reason.into()),
         }
     }
@@ -76,10 +89,11 @@ async fn left(runtime: &Runtime, run: RunId, exit: Exit) -> Result<Followed, Fai
     Ok(Followed::Left(exit))
 }
 
-fn tell(progress: &mut Progress, teller: &mut Teller, record: &Record) {
+fn tell(progress: &mut Progress, display: &mut ProgressDisplay, record: &Record) {
     if let Some(line) = progress.line(record) {
-        teller.line(Progress::tone(record), &line);
+        display.line(progress.tone(record), &line);
     }
+    display.output(&progress.output(record, display.verbosity()));
 }
 
 /// Whether a run may be parked from this record on, or wait behind one that is.

@@ -5,6 +5,8 @@ mod execute;
 mod follow;
 mod model;
 mod pictures;
+mod stdin;
+mod subagents;
 mod target;
 mod task;
 

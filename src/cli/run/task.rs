@@ -9,12 +9,8 @@ use crate::{
     config::Config,
     daemon::Endpoints,
     environment::Variables,
-    files::{read_limited, text as utf8},
     tool::SKILL_VIEW,
 };
-
-/// Bytes of a task on standard input.
-const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// What a new run is to do.
 pub(super) struct Task {
@@ -93,21 +89,4 @@ fn may_be_limited_in_dollars(spec: &RunSpec) -> Result<(), Failure> {
              [models.\"{model}\"] price.input and price.output, or limit tokens instead"
         ))),
     }
-}
-
-/// The task: TEXT itself, or all of standard input if it is `-`.
-pub(super) fn read_text(text: &str) -> Result<Arc<str>, Failure> {
-    let input;
-    let text = if text == "-" {
-        let read = read_limited(std::io::stdin().lock(), MAX_TEXT_BYTES).and_then(utf8);
-        input =
-            read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
-        &input
-    } else {
-        text
-    };
-    if text.trim().is_empty() {
-        return Err(Failure::usage("TEXT is empty; say what is to be done"));
-    }
-    Ok(text.into())
 }

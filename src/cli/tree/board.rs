@@ -4,7 +4,7 @@ use crate::{
     cli::{
         exit::Failure,
         output::{Audience, print_over},
-        terminal::{Size, cut},
+        terminal::{Charset, Size, cut},
     },
     environment::Variables,
 };
@@ -55,7 +55,7 @@ fn framed(mut lines: Vec<String>, size: Size) -> Vec<String> {
     if lines.len() > room {
         let more = lines.len() - (room - 1);
         lines.truncate(room - 1);
-        lines.push(format!("… and {more} lines more"));
+        lines.push(format!("{} and {more} lines more", Charset::current().ellipsis()));
     }
     // A line that fills the last column may make the terminal begin another.
     lines.iter().map(|line| cut(line, size.columns.saturating_sub(1))).collect()

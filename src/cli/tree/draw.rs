@@ -4,7 +4,7 @@ use hermod_actors::model::{RunId, Timestamp};
 
 use super::spend::spend;
 use crate::{
-    cli::{runs, waits, words::shown},
+    cli::{runs, terminal::Charset, waits, words::shown},
     control::Node,
 };
 
@@ -26,17 +26,17 @@ pub(super) fn lines(nodes: &[Node], now: Timestamp) -> Vec<String> {
             drawn.push(format!("task {n} of call {call} of run {}", parent.call.run));
         }
         drawn.push(format!("{}  {}", root.run.id, told(root, now)));
-        below(root, now, "", &mut drawn);
+        below(&root.children, now, "", &mut drawn);
     }
     drawn
 }
 
-/// What is below a node, behind `indent`.
-fn below(node: &Node, now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
-    for (n, child) in (1..).zip(&node.children) {
-        let (branch, next) = if n == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        drawn.push(format!("{indent}{branch}{}  {}", ending(child.run.id), told(child, now)));
-        below(child, now, &format!("{indent}{next}"), drawn);
+/// Subagents of one run, and those below them, behind `indent`.
+pub(crate) fn below(nodes: &[Node], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
+    for (n, node) in (1..).zip(nodes) {
+        let (branch, next) = Charset::current().branch(n == nodes.len());
+        drawn.push(format!("{indent}{branch}{}  {}", ending(node.run.id), told(node, now)));
+        below(&node.children, now, &format!("{indent}{next}"), drawn);
     }
 }
 

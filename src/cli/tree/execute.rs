@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{draw, follow};
 use crate::{
     cli::{
+        examples,
         exit::{Exit, Failure},
         inquiry::{Inquiry, other_answer},
         output::{print, print_json},
@@ -21,6 +22,7 @@ use crate::{
 /// A line has the end of a run's id, by which other commands take it too, its state, what it does or waits for and since
 /// when, what it has spent, `+` what calls under way have reserved, `/` the limit, and its task.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TREE)]
 pub(crate) struct TreeArgs {
     /// A run's id, or `last`, the last run that is no subagent's [default: all runs that have not ended]
     pub(super) run: Option<String>,

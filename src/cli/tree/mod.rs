@@ -6,4 +6,5 @@ mod execute;
 mod follow;
 mod spend;
 
+pub(crate) use draw::{below, ending};
 pub(crate) use execute::{TreeArgs, execute};

@@ -1,0 +1,154 @@
+//! What a terminal has shown of a run's answer while it came: deltas in, text out. Pure.
+
+use hermod_actors::{Visible, model::CallId};
+
+/// Text that comes in pieces, made fit for a terminal. A piece may end within `\r\n` or within an emoji.
+#[derive(Debug, Default)]
+pub(crate) struct DeltaText {
+    visible: Visible,
+    holds_return: bool,
+}
+
+impl DeltaText {
+    /// The next piece as it is shown.
+    pub(crate) fn push(&mut self, delta: &str) -> String {
+        let mut text = String::from(if self.holds_return { "\r" } else { "" }) + delta;
+        self.holds_return = text.ends_with('\r');
+        if self.holds_return {
+            text.pop();
+        }
+        self.visible.push(text.replace("\r\n", "\n").as_bytes());
+        self.visible.take()
+    }
+}
+
+/// The texts that a terminal shows of a run.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerStream {
+    /// What counts of the calls since the last tool call, in their order.
+    parts: Vec<StreamedPart>,
+    /// What was said last with tool calls: it is the answer if nothing follows.
+    earlier: String,
+    text: DeltaText,
+}
+
+/// What one model call has said so far.
+#[derive(Debug)]
+struct StreamedPart {
+    call: CallId,
+    said: String,
+}
+
+impl AnswerStream {
+    /// Takes in a delta of a call; what a terminal shows of it.
+    pub(crate) fn delta(&mut self, call: CallId, delta: &str) -> String {
+        if let Some(part) = self.parts.last_mut().filter(|part| part.call == call) {
+            part.said.push_str(delta);
+        } else {
+            self.text = DeltaText::default();
+            self.parts.push(StreamedPart { call, said: delta.to_owned() });
+        }
+        self.text.push(delta)
+    }
+
+    /// Takes in the whole text of a call; what of it was not shown yet.
+    pub(crate) fn complete(&mut self, call: CallId, text: &str) -> String {
+        let said = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.said);
+        match text.strip_prefix(said).map(str::to_owned) {
+            Some(rest) if !rest.is_empty() => self.delta(call, &rest),
+            Some(_) | None => String::new(),
+        }
+    }
+
+    /// Takes in that what was shown of a call does not count; whether anything was.
+    pub(crate) fn void(&mut self, call: CallId) -> bool {
+        let before = self.parts.len();
+        self.parts.retain(|part| part.call != call);
+        self.parts.len() < before
+    }
+
+    /// Takes in that tools are called: what was said before is no part of a later answer.
+    pub(crate) fn tool_call(&mut self) {
+        if let Some(part) = self.parts.drain(..).next_back() {
+            self.earlier = part.said;
+        }
+    }
+
+    /// Whether the terminal shows this text already, whole: as the last texts, joined.
+    pub(crate) fn has_shown(&self, answer: &str) -> bool {
+        if !self.earlier.trim().is_empty() && self.earlier.trim() == answer.trim() {
+            return true;
+        }
+        let mut joined = String::new();
+        self.parts.iter().rev().any(|part| {
+            joined.insert_str(0, &part.said);
+            joined.trim() == answer.trim()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::RunId;
+
+    use super::*;
+
+    fn call(iteration: u32) -> CallId {
+        CallId { run: RunId::from_bits(1), iteration, n: 0 }
+    }
+
+    #[test]
+    fn what_hides_is_shown_wherever_a_piece_ends() {
+        let text = "a\x1b[2J\r\nb\r👩\u{200d}💻\u{200b}\u{2028}\u{202e}é";
+        let expect = "a␛[2J\nb␍👩\u{200d}💻<U+200B><U+2028><U+202E>é";
+        let cuts: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
+        for first in &cuts {
+            for second in cuts.iter().filter(|second| *second >= first) {
+                let mut stream = DeltaText::default();
+                let pieces = [&text[..*first], &text[*first..*second], &text[*second..]];
+                let shown: String = pieces.iter().map(|piece| stream.push(piece)).collect();
+                assert_eq!(shown, expect, "{pieces:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_shown_whole_is_known() {
+        let mut stream = AnswerStream::default();
+        assert!(!stream.has_shown("looking"));
+        assert_eq!(stream.delta(call(1), "look"), "look");
+        assert!(!stream.has_shown("looking"));
+        assert_eq!(stream.delta(call(1), "ing"), "ing");
+        assert!(stream.has_shown("looking\n"));
+        stream.tool_call();
+        stream.tool_call();
+        assert!(stream.has_shown("looking"), "it is the answer if nothing follows");
+        // A long answer in two parts.
+        stream.delta(call(2), "one ");
+        stream.delta(call(3), "two");
+        for (answer, is_shown) in [("two", true), ("one two", true), ("one", false), ("", false)] {
+            assert_eq!(stream.has_shown(answer), is_shown, "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_shown_is_made_up_for_by_the_record() {
+        let mut stream = AnswerStream::default();
+        stream.delta(call(1), "the ans");
+        assert_eq!(stream.complete(call(1), "the answer"), "wer");
+        assert_eq!(stream.complete(call(1), "the answer"), "");
+        assert_eq!(stream.complete(call(2), "whole\x07"), "whole␇");
+        assert!(stream.has_shown("whole\x07"));
+    }
+
+    #[test]
+    fn a_text_that_does_not_count_is_void() {
+        let mut stream = AnswerStream::default();
+        stream.delta(call(1), "half an ans");
+        assert!(!stream.void(call(2)));
+        assert!(stream.void(call(1)));
+        assert!(!stream.void(call(1)) && !stream.has_shown("half an ans"));
+        assert_eq!(stream.delta(call(1), "an answer"), "an answer");
+        assert!(stream.has_shown("an answer"));
+    }
+}

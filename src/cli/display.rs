@@ -1,0 +1,333 @@
+//! What standard error shows of runs: lines, and on a terminal what is under way below them. Where the answer goes to the
+//! same terminal, it is shown as it comes.
+
+use clap::{Args, ValueEnum};
+use hermod_actors::{
+    Visible,
+    model::{Body, CallId, EventBody, ModelAnswered, RunId},
+};
+use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
+
+use super::{
+    answer_stream::{AnswerStream, DeltaText},
+    live::{FRAME, Live},
+    output::{be_quiet, is_json, say_in_tone, strict, unix_lines, write_stderr},
+    terminal::{Palette, Terminal, Tone, cut, is_one_terminal, stderr_columns, stderr_is_terminal},
+};
+use crate::environment::Variables;
+
+/// Before each line of a thought and of what a tool has printed.
+const THOUGHT: &str = "> ";
+const OUTPUT: &str = "  | ";
+
+/// How much of what tools print is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verbosity {
+    /// None of it
+    Off,
+    /// The last lines of each command
+    On,
+    /// All results of tools, and what the model thinks
+    Full,
+}
+
+/// What is shown of a run.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct DisplayArgs {
+    /// Show nothing but the answer, errors, and what a person has to do
+    #[arg(short, long, conflicts_with_all = ["verbose", "show_reasoning"])]
+    pub(crate) quiet: bool,
+    /// How much of what tools print is shown [default: on at a terminal, else off]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) verbose: Option<Verbosity>,
+    /// Show what the model thinks, if the provider tells it
+    #[arg(long)]
+    pub(crate) show_reasoning: bool,
+}
+
+/// Shows at standard error what runs do.
+#[derive(Debug)]
+pub(crate) struct ProgressDisplay {
+    is_quiet: bool,
+    verbosity: Verbosity,
+    shows_reasoning: bool,
+    palette: Palette,
+    region: Option<LiveRegion>,
+    answer: Option<AnswerStream>,
+    thought: DeltaText,
+    /// The run whose texts are streamed.
+    run: Option<RunId>,
+    cursor: Cursor,
+}
+
+/// Where the cursor stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cursor {
+    /// At the beginning of a line, or behind the live region.
+    LineStart,
+    /// Behind the answer's text so far.
+    InAnswer,
+    /// Behind a thought.
+    InThought,
+}
+
+/// Lines below all others, which are drawn over and over.
+#[derive(Debug)]
+struct LiveRegion {
+    live: Live,
+    began: Instant,
+    /// Lines that are drawn and will be drawn over.
+    drawn: usize,
+    /// When they were drawn.
+    at: Instant,
+}
+
+impl ProgressDisplay {
+    /// `shows_answer` says whether the answer itself is wanted, as it comes; where standard output is another file than
+    /// the terminal of standard error it is not shown here.
+    pub(crate) fn new(args: &DisplayArgs, shows_answer: bool, variables: &Variables) -> Self {
+        be_quiet(args.quiet);
+        // Log lines go to standard error too, and know nothing of lines that are drawn over.
+        let is_free = LevelFilter::current() == LevelFilter::OFF && !is_json() && !args.quiet;
+        let terminal = Terminal::at_stderr(variables).filter(|_| is_free);
+        let now = Instant::now();
+        let region = terminal.map(|_| LiveRegion { live: Live::default(), began: now, drawn: 0, at: now });
+        let at_terminal = stderr_is_terminal() && is_free;
+        let verbosity = args.verbose.unwrap_or(if at_terminal { Verbosity::On } else { Verbosity::Off });
+        Self {
+            is_quiet: args.quiet,
+            verbosity,
+            shows_reasoning: args.show_reasoning || verbosity == Verbosity::Full,
+            palette: terminal.map_or(Palette::Plain, |terminal| terminal.palette),
+            region,
+            answer: (shows_answer && is_free && is_one_terminal()).then(AnswerStream::default),
+            thought: DeltaText::default(),
+            run: None,
+            cursor: Cursor::LineStart,
+        }
+    }
+
+    /// From now on texts of this run are shown as they come.
+    pub(crate) fn show_run(&mut self, run: RunId) {
+        self.run = Some(run);
+    }
+
+    /// How much of what tools print is shown.
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
+    /// Whether what is under way is drawn.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.region.is_some()
+    }
+
+    /// When it is to be drawn again; never, if it only writes lines.
+    pub(crate) async fn frame(&self) {
+        match &self.region {
+            Some(region) => tokio::time::sleep_until(region.at + FRAME).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Writes a line.
+    pub(crate) fn line(&mut self, tone: Tone, line: &str) {
+        if self.is_quiet && tone != Tone::Action {
+            return;
+        }
+        self.end_text();
+        if self.region.is_none() {
+            return say_in_tone(tone, line);
+        }
+        let line = self.palette.paint(tone, &strict(line));
+        self.write(&format!("{line}\n"));
+    }
+
+    /// Writes lines that a tool has printed.
+    pub(crate) fn output(&mut self, lines: &[String]) {
+        if self.is_quiet {
+            return;
+        }
+        self.end_text();
+        for line in lines {
+            let line = format!("{OUTPUT}{}", Visible::text(&unix_lines(line)));
+            if self.region.is_none() {
+                say_in_tone(Tone::Quiet, &line);
+                continue;
+            }
+            let line = if self.verbosity == Verbosity::On { cut(&line, stderr_columns() - 1) } else { line };
+            self.write(&format!("{}\n", self.palette.paint(Tone::Quiet, &line)));
+        }
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn take(&mut self, body: &EventBody) {
+        self.stream(body);
+        // A text that is shown whole need not stand beside its call.
+        let is_shown = self.answer.is_some() && matches!(body, EventBody::TextDelta { .. });
+        if let Some(region) = self.region.as_mut().filter(|_| !is_shown) {
+            region.live.take(body, region.began.elapsed());
+            if region.at.elapsed() >= FRAME {
+                self.draw();
+            }
+        }
+    }
+
+    /// Takes in how the subagents are, a line each.
+    pub(crate) fn show_subagents(&mut self, lines: Vec<String>) {
+        if let Some(region) = &mut self.region {
+            region.live.show_subagents(lines);
+        }
+    }
+
+    /// Draws what is under way, unless a text is being shown.
+    pub(crate) fn draw(&mut self) {
+        let Some(region) = &mut self.region else { return };
+        match self.cursor {
+            Cursor::LineStart => region.draw(""),
+            Cursor::InAnswer | Cursor::InThought => region.at = Instant::now(),
+        }
+    }
+
+    /// Whether the terminal of standard output shows this text already.
+    pub(crate) fn has_shown(&self, answer: &str) -> bool {
+        self.answer.as_ref().is_some_and(|stream| stream.has_shown(answer))
+    }
+
+    /// Ends what is drawn; lines may follow from elsewhere.
+    pub(crate) fn close(&mut self) {
+        self.end_text();
+        if let Some(region) = self.region.take() {
+            write_stderr(&region.erased());
+        }
+    }
+
+    fn stream(&mut self, body: &EventBody) {
+        if let EventBody::Recorded { record } = body {
+            if let Body::ModelAnswered(answered) = &record.body {
+                self.answered(answered);
+            }
+            return;
+        }
+        let of_run = |call: &CallId| Some(call.run) == self.run;
+        if let EventBody::TextDelta { call, delta, .. } = body
+            && of_run(call)
+        {
+            let text = self.answer.as_mut().map(|stream| stream.delta(*call, delta));
+            self.show_text(text.as_deref().unwrap_or_default());
+        } else if let EventBody::ReasoningDelta { call, delta, .. } = body
+            && of_run(call)
+            && self.shows_reasoning
+            && self.region.is_some()
+        {
+            let text = self.thought.push(delta);
+            self.show_thought(&text);
+        } else if let EventBody::Retry { call, .. } = body
+            && of_run(call)
+        {
+            self.thought = DeltaText::default();
+            if self.answer.as_mut().is_some_and(|stream| stream.void(*call)) {
+                self.line(Tone::Bad, "void      the text above does not count: the model is asked again");
+            }
+        } else if let EventBody::ToolCallParsed { call, .. } = body
+            && of_run(call)
+            && let Some(stream) = &mut self.answer
+        {
+            stream.tool_call();
+        }
+    }
+
+    /// Shows what of an answer has not come as a delta.
+    fn answered(&mut self, answered: &ModelAnswered) {
+        if Some(answered.call.run) != self.run {
+            return;
+        }
+        if self.shows_reasoning && self.region.is_none() && !self.is_quiet {
+            for line in answered.message.reasoning.lines() {
+                say_in_tone(Tone::Quiet, &format!("{THOUGHT}{line}"));
+            }
+        }
+        if answered.is_discarded() {
+            return;
+        }
+        let calls_tools = !answered.message.calls.is_empty();
+        if let Some(stream) = self.answer.as_mut().filter(|_| !calls_tools) {
+            let rest = stream.complete(answered.call, &answered.message.text);
+            self.show_text(&rest);
+        }
+    }
+
+    fn show_text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.cursor == Cursor::InThought {
+            self.end_text();
+        }
+        self.erase();
+        write_stderr(text);
+        self.cursor = if text.ends_with('\n') { Cursor::LineStart } else { Cursor::InAnswer };
+    }
+
+    fn show_thought(&mut self, text: &str) {
+        if self.cursor == Cursor::InAnswer {
+            self.end_text();
+        }
+        self.erase();
+        for piece in text.split_inclusive('\n') {
+            let before = if self.cursor == Cursor::LineStart { THOUGHT } else { "" };
+            let (line, end) = piece.strip_suffix('\n').map_or((piece, ""), |line| (line, "\n"));
+            write_stderr(&(self.palette.paint(Tone::Quiet, &format!("{before}{line}")) + end));
+            self.cursor = if end.is_empty() { Cursor::InThought } else { Cursor::LineStart };
+        }
+    }
+
+    /// Ends the line of a text that is being shown.
+    fn end_text(&mut self) {
+        if self.cursor != Cursor::LineStart {
+            write_stderr("\n");
+            self.cursor = Cursor::LineStart;
+        }
+    }
+
+    fn erase(&mut self) {
+        if let Some(region) = &mut self.region {
+            write_stderr(&region.erased());
+            region.drawn = 0;
+        }
+    }
+
+    /// Writes `above`, and draws what is under way below it.
+    fn write(&mut self, above: &str) {
+        if let Some(region) = &mut self.region {
+            region.draw(above);
+        }
+    }
+}
+
+impl LiveRegion {
+    fn draw(&mut self, above: &str) {
+        let lines = self.live.lines(self.began.elapsed(), stderr_columns());
+        let frame = format!("{}{above}{}", self.erased(), lines.join("\n"));
+        (self.drawn, self.at) = (lines.len(), Instant::now());
+        if !frame.is_empty() {
+            write_stderr(&frame);
+        }
+    }
+
+    /// What erases the drawn lines: the cursor stands at the end of the last.
+    fn erased(&self) -> String {
+        match self.drawn {
+            0 => String::new(),
+            1 => "\r\x1b[J".into(),
+            n => format!("\r\x1b[{}A\x1b[J", n - 1),
+        }
+    }
+}
+
+impl Drop for ProgressDisplay {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

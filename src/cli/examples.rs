@@ -1,0 +1,39 @@
+//! Examples that `--help` shows below the options.
+
+/// Of `hermod` itself.
+pub(crate) const PROGRAM: &str = "Examples:
+  hermod run \"Find the slowest test in this repository\"
+  hermod run --resume last \"And now make it faster\"
+  hermod runs resume --all --wait          everything that was unfinished goes on
+  hermod tree last --follow                a run and its subagents, live
+  hermod config check                      what is configured, and what is wrong with it
+
+`hermod COMMAND --help` has more.";
+
+/// Of `hermod run`.
+pub(crate) const RUN: &str = "Examples:
+  hermod run \"Find the slowest test in this repository and say why it is slow\"
+  git diff | hermod run \"Review this change\"
+  hermod run --workspace ./site --budget iterations=20,tokens=200000 --timeout 10m \"Check every link\"
+  hermod run --resume last \"And now fix the two that are broken\"
+  hermod run --resume last                 what was unfinished goes on
+  hermod run --quiet \"Name the licence\" > licence.txt
+  hermod run --rehearse \"Take stock\"       a scripted model: no key and no network needed";
+
+/// Of `hermod runs resume`.
+pub(crate) const RESUME: &str = "Examples:
+  hermod runs resume --all --wait          until every run has ended or waits for a person
+  hermod runs resume last --wait           one conversation; its answer goes to standard output
+  hermod runs resume --all                 holds the store until a signal comes";
+
+/// Of `hermod tree`.
+pub(crate) const TREE: &str = "Examples:
+  hermod tree                              all runs that have not ended
+  hermod tree last --follow                the last run, until it has ended
+  hermod tree last --json | jq '.[0].children[].task'";
+
+/// Of `hermod budget`.
+pub(crate) const BUDGET: &str = "Examples:
+  hermod budget show last
+  hermod budget add last iterations=10 usd=0.50
+  hermod budget add last tokens=50k --wait   it goes on, and its answer goes to standard output";

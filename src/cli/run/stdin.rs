@@ -1,0 +1,118 @@
+//! The task of `hermod run`: its argument, and what is piped to standard input.
+
+use std::{
+    io::{self, IsTerminal, Read},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use rustix::fs::{FileType, fstat};
+
+use crate::{
+    cli::{exit::Failure, output::say},
+    files::{read_limited, text as utf8},
+};
+
+/// Bytes of standard input that are read: more than any model reads at once.
+const MAX_INPUT_BYTES: u64 = 16 << 20;
+/// How long a pipe may be read until a person is told that its end is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The task: TEXT with what is piped beside it, or all of standard input if TEXT is `-`. Without TEXT there is none, and
+/// then nothing may be piped.
+pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, Failure> {
+    let stdin = io::stdin();
+    let Some(text) = text else {
+        return if has_input(&stdin) { Err(unread()) } else { Ok(None) };
+    };
+    let task = match text {
+        "-" => read(stdin.lock())?,
+        text if text.trim().is_empty() => String::new(),
+        text if is_piped(&stdin) => with_input(text, &with_notice(|| read(stdin.lock()))?),
+        text => text.to_owned(),
+    };
+    if task.trim().is_empty() {
+        return Err(Failure::usage("TEXT is empty; say what is to be done"));
+    }
+    Ok(Some(task.into()))
+}
+
+fn unread() -> Failure {
+    Failure::usage(
+        "standard input has text, and there is no TEXT: `-` as TEXT makes it the task; without a task, give </dev/null",
+    )
+}
+
+/// TEXT with the input below it, in a fence that the input does not end.
+fn with_input(text: &str, input: &str) -> String {
+    if input.trim().is_empty() {
+        return text.to_owned();
+    }
+    let longest = input.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let end = if input.ends_with('\n') { "" } else { "\n" };
+    format!("{text}\n\nStandard input:\n\n{fence}\n{input}{end}{fence}")
+}
+
+fn read(input: impl Read) -> Result<String, Failure> {
+    read_limited(input, MAX_INPUT_BYTES)
+        .and_then(utf8)
+        .map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))
+}
+
+/// Whether standard input is a pipe, a socket or a file: `/dev/null` and a terminal give no task.
+fn is_piped(stdin: &io::Stdin) -> bool {
+    let kind = fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    !stdin.is_terminal() && matches!(kind, Ok(FileType::Fifo | FileType::Socket | FileType::RegularFile))
+}
+
+/// Whether something can be read from standard input at this moment.
+fn has_input(stdin: &io::Stdin) -> bool {
+    is_piped(stdin) && rustix::io::ioctl_fionread(stdin).is_ok_and(|bytes| bytes > 0)
+}
+
+/// Does the reading, and says so when it takes long: a pipe that is left open by mistake is waited for.
+fn with_notice<T>(read: impl FnOnce() -> T) -> T {
+    let (done, ends) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        if ends.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            say(
+                "stdin     waits for the end of what is piped to standard input; give </dev/null if nothing is",
+            );
+        }
+    });
+    let done_reading = read();
+    drop(done);
+    done_reading
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_stands_below_the_text_in_a_fence() {
+        let check = |input: &str, expect: &str| assert_eq!(with_input("do it", input), expect);
+        check("", "do it");
+        check(" \n", "do it");
+        check("a\nb\n", "do it\n\nStandard input:\n\n```\na\nb\n```");
+        check("a", "do it\n\nStandard input:\n\n```\na\n```");
+        check("```\ncode\n```\n", "do it\n\nStandard input:\n\n````\n```\ncode\n```\n````");
+    }
+
+    #[test]
+    fn input_has_an_end() {
+        let check = |input: &mut dyn Read, expect: Result<&str, &str>| match (read(input), expect) {
+            (Ok(text), Ok(expect)) => assert_eq!(text, expect),
+            (Err(failure), Err(part)) => assert!(failure.text.contains(part), "{}", failure.text),
+            (other, _) => panic!("{other:?} instead of {expect:?}"),
+        };
+        check(&mut &b"text"[..], Ok("text"));
+        check(&mut &b"\xff"[..], Err("not text in UTF-8"));
+        check(&mut io::repeat(b'x'), Err("at most 16777216 are read"));
+    }
+}

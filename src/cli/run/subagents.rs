@@ -1,0 +1,70 @@
+//! The subagents of a run, as its own progress shows them.
+
+use std::{collections::BTreeSet, future, time::Duration};
+
+use hermod_actors::{
+    Vitals,
+    model::{Body, RunId},
+    port::{Clock, Read},
+};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    cli::tree,
+    clock::SystemClock,
+    control::{Fault, Forest, Reader},
+};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Looks at the subagents that have not ended, and those below them.
+pub(super) struct Subagents {
+    reader: Reader,
+    vitals: Vitals,
+    forest: Forest,
+    live: BTreeSet<RunId>,
+    next: Instant,
+}
+
+impl Subagents {
+    /// None yet.
+    pub(super) fn new(reader: Reader, vitals: Vitals) -> Self {
+        Self { reader, vitals, forest: Forest::default(), live: BTreeSet::new(), next: Instant::now() }
+    }
+
+    /// Takes in a record of the run; whether its last subagent has ended with it.
+    pub(super) fn take(&mut self, body: &Body) -> bool {
+        if let Body::CallStarted(started) = body {
+            self.live.extend(started.children.iter().map(|child| child.run));
+            return false;
+        }
+        let Body::ChildEnded(ended) = body else { return false };
+        self.live.remove(&ended.child.run) && self.live.is_empty()
+    }
+
+    /// Resolves when it is time for a look; never without subagents.
+    pub(super) async fn time(&self) {
+        if self.live.is_empty() {
+            return future::pending().await;
+        }
+        sleep_until(self.next).await;
+    }
+
+    /// How they are now, a line each; one that says why, if they cannot be read.
+    pub(super) async fn look(&mut self) -> Vec<String> {
+        self.next = Instant::now() + EVERY;
+        self.lines().await.unwrap_or_else(|fault| vec![format!("subagents cannot be shown: {fault}")])
+    }
+
+    async fn lines(&mut self) -> Result<Vec<String>, Fault> {
+        let mut rows = Vec::new();
+        for run in &self.live {
+            rows.extend(self.reader.runs(Read::Run(*run)).await?);
+        }
+        let nodes = self.forest.grow((&self.reader, Some(&self.vitals)), rows).await?;
+        let mut lines = Vec::new();
+        tree::below(&nodes, SystemClock::default().at(), "", &mut lines);
+        Ok(lines)
+    }
+}
