@@ -146,7 +146,12 @@ impl Fetch for Oauth {
 fn understand(reply: &Reply, endpoint: &str) -> Result<Granted, NoKey> {
     let Reply { status, body } = reply;
     if *status == 200 {
-        let granted = serde_json::from_slice::<Granted>(body).ok();
+        let granted = match serde_json::from_slice::<Granted>(body) {
+            Err(error) if error.is_eof() => {
+                return Err(NoKey::Unreachable(format!("the answer of {endpoint} broke off")));
+            }
+            granted => granted.ok(),
+        };
         return granted.filter(|granted| !granted.access_token.is_empty()).ok_or_else(|| {
             NoKey::Denied(format!("{endpoint} answered without an access_token; check token_url"))
         });
@@ -195,6 +200,10 @@ mod tests {
         check(200, r#"{"access_token":"t"}"#, Ok(("t", None)));
         for body in ["<html>", r#"{"access_token":""}"#, r#"{"token":"t"}"#] {
             check(200, body, denied("without an access_token; check token_url"));
+        }
+        let whole = r#"{"access_token":"t"}"#;
+        for at in 0..whole.len() {
+            check(200, &whole[..at], Err(NoKey::Unreachable("the answer of https://host/token broke off".into())));
         }
         let grant = json!({ "error": "invalid_grant", "error_description": "ex\u{1b}pired" }).to_string();
         check(400, &grant, denied("HTTP 400: invalid_grant: expired"));

@@ -133,11 +133,12 @@ impl<D: Draft> Decoder for Reader<D> {
             Body::Page(begin) => return Err(no_api("a page", &begin)),
             Body::Json(body) => return whole(self.draft, &body, deltas),
             Body::Events { parser, begin } => {
+                let is_stream = parser.is_event_stream();
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
                 let parsed = parser.finish(|event| events.take(event.data));
                 self.any |= events.any;
                 let result = events.end(parsed);
-                if !self.any {
+                if !self.any && !is_stream {
                     return Err(no_api("no event stream", &begin));
                 }
                 result?;
@@ -252,13 +253,19 @@ fn whole<D: Draft>(mut draft: D, body: &[u8], deltas: &dyn Deltas) -> Result<Ans
     match draft.document(body, deltas) {
         Ok(true) => draft.finish(deltas),
         Err(Unread::Failure(failure)) => Err(failure),
-        Err(Unread::Json(error)) if error.is_eof() => {
+        Err(Unread::Json(error)) if error.is_eof() || is_begin_of_json(body) => {
             Err(cut("the response ended in the middle of its JSON document"))
         }
         Ok(false) | Err(Unread::Json(_)) => {
             Err(failure_in_body(body).unwrap_or_else(|| no_api("a JSON document", body)))
         }
     }
+}
+
+/// Whether JSON ends before its document does. What is read into a type can fail earlier, for another reason.
+pub(super) fn is_begin_of_json(body: &[u8]) -> bool {
+    let read = with_json(body, &mut String::new(), |_: serde_json::Value| ());
+    read.is_err_and(|error| error.is_eof())
 }
 
 fn keep(begin: &mut Vec<u8>, bytes: &[u8]) {

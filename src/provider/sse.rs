@@ -1,6 +1,6 @@
 //! Server-sent events, as `text/event-stream` defines them: bytes in, events out.
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// Bytes that one event may have, and one line.
 pub const MAX_EVENT: usize = 16 * 1024 * 1024;
@@ -33,7 +33,14 @@ pub struct Parser {
     after_cr: bool,
     /// The first line, where a byte order mark may stand, is behind.
     begun: bool,
+    /// A line has been a comment or a field that the format defines.
+    has_field: bool,
+    /// A line has been something else, and not blank.
+    has_other: bool,
 }
+
+/// The fields that the format defines.
+const FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
 
 impl Parser {
     /// A parser at the begin of a stream.
@@ -65,6 +72,20 @@ impl Parser {
         }
         self.line.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// Whether what has come can be the begin of an event stream, with an event or without: a comment, a field, or the
+    /// first letters of a field's name.
+    pub fn is_event_stream(&self) -> bool {
+        let is_begin_of_field = || {
+            let (name, has_colon) = match memchr(b':', &self.line) {
+                Some(colon) => (&self.line[..colon], true),
+                None => (&self.line[..], false),
+            };
+            let fits = |field: &&[u8]| if has_colon { *name == **field } else { field.starts_with(name) };
+            (has_colon && name.is_empty()) || FIELDS.iter().any(fits)
+        };
+        self.has_field || (!self.has_other && is_begin_of_field())
     }
 
     /// The end of the stream: what has no blank line behind it counts as an event, too, because many servers omit it.
@@ -101,6 +122,9 @@ impl Parser {
             None => (line, &b""[..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
+        let is_known = FIELDS.contains(&field) || field.is_empty();
+        self.has_field |= is_known;
+        self.has_other |= !is_known;
         match field {
             b"data" => self.take_data(value),
             b"event" if value.len() > MAX_EVENT => Err(TooLarge),
@@ -199,6 +223,24 @@ mod tests {
         check("data: a\n\ndata: b\n", &[("", "a"), ("", "b")]);
         check("data: a\n\ndata: b", &[("", "a"), ("", "b")]);
         check("", &[]);
+    }
+
+    #[test]
+    fn every_begin_of_a_stream_can_be_one_and_other_texts_cannot() {
+        let is_stream = |text: &[u8]| {
+            let mut parser = Parser::new();
+            parser.push(text, |_| ()).unwrap();
+            parser.is_event_stream()
+        };
+        for stream in ["event: x\ndata: a\n\n", ": hi\n\n", "data:a\r\n\r\n", "id\nretry: 1\n\n", "odd: 1\ndata: a\n\n"] {
+            let first = if stream.starts_with("odd") { 13 } else { 0 };
+            for end in first..=stream.len() {
+                assert!(is_stream(&stream.as_bytes()[..end]), "{:?}", &stream[..end]);
+            }
+        }
+        for other in ["upstream is down", "error: x", "eventual", "evil: x", "no\nd", "dat\n", "data is missing"] {
+            assert!(!is_stream(other.as_bytes()), "{other:?}");
+        }
     }
 
     #[test]

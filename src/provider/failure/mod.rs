@@ -2,6 +2,7 @@
 //! they say in words, and what they say of themselves before what they quote.
 
 mod classify;
+mod cut;
 pub(super) mod headers;
 mod phrases;
 mod signs;
@@ -11,3 +12,4 @@ pub(super) mod times;
 mod vendor_error;
 
 pub use classify::{failure_in_body, failure_in_stream, failure_of};
+pub use cut::{BodyEnd, with_body_end};

@@ -4,6 +4,8 @@ use reqwest::{Client, Response, Url, redirect};
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use rustls_platform_verifier::BuilderVerifierExt;
 
+use crate::provider::failure::BodyEnd;
+
 /// A client for one URL, which makes a connection for each request that finds none idle: nothing waits for a connection.
 /// It reads certificates only for https: they cost milliseconds.
 pub(super) fn client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
@@ -41,13 +43,18 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The begin of a body, at most so many bytes, as far as it comes.
-pub(super) async fn begin_of(response: &mut Response, most: usize, into: &mut Vec<u8>) {
-    while let Ok(Some(chunk)) = response.chunk().await {
+/// Reads the begin of a body into `into`, at most `most` bytes, and says where that ended.
+pub(super) async fn begin_of(response: &mut Response, most: usize, into: &mut Vec<u8>) -> BodyEnd {
+    loop {
+        let chunk = match response.chunk().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return BodyEnd::Complete,
+            Err(_) => return BodyEnd::Broken,
+        };
         let room = most - into.len();
         into.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() >= room {
-            break;
+            return BodyEnd::Limit;
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     provider::{
         Credential, Dialect, WIRES,
         credential::{Carried, Key, NoKey},
+        failure::{BodyEnd, with_body_end},
         pieces::Pieces,
         rates::rate_info,
         wire::{Decoder, Progress, WireFormat, Writing, encode_pictures},
@@ -178,8 +179,9 @@ impl HttpProvider {
             return Ok(answer);
         }
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = error_body(response).await;
-        Err(self.wire.failure(status, &headers, &body))
+        let (body, end) = error_body(response).await;
+        let failure = self.wire.failure(status, &headers, &body);
+        Err(with_body_end(failure, (status, &headers), (&body, end)))
     }
 
     async fn read_answer(
@@ -340,12 +342,11 @@ fn authorization(wire: &dyn WireFormat, carried: Carried, key: &str) -> Option<(
     Some((name, value))
 }
 
-/// The begin of an error's body, as far as it comes.
-async fn error_body(mut response: Response) -> Vec<u8> {
+/// The begin of an error's body, and how that ended.
+async fn error_body(mut response: Response) -> (Vec<u8>, BodyEnd) {
     let mut body = Vec::new();
-    // What has come until then says enough.
-    let _late = timeout(ERROR_BODY_WAIT, begin_of(&mut response, ERROR_BODY, &mut body)).await;
-    body
+    let read = timeout(ERROR_BODY_WAIT, begin_of(&mut response, ERROR_BODY, &mut body)).await;
+    (body, read.unwrap_or(BodyEnd::Broken))
 }
 
 /// Reads what is left, so that the connection can be used again; if that takes long, it is closed.

@@ -8,7 +8,7 @@ use super::{
     client::{begin_of, client, root_cause},
     config::parse_base_url,
 };
-use crate::secret::shown_url;
+use crate::{provider::failure::BodyEnd, secret::shown_url};
 
 /// How long a connection may take, and all of it.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -76,7 +76,10 @@ impl Forms {
         let response = request.send().await;
         let mut response = response.map_err(|error| self.failed("no answer came from", &error))?;
         let mut body = Vec::new();
-        begin_of(&mut response, BODY, &mut body).await;
+        // A refusal may not be told from an answer that broke off.
+        if begin_of(&mut response, BODY, &mut body).await == BodyEnd::Broken {
+            return Err(NotPosted(format!("the answer of {} broke off", self.shown)));
+        }
         Ok(Reply { status: response.status().as_u16(), body })
     }
 
