@@ -11,6 +11,7 @@ pub mod port;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+mod active_deadline;
 mod delegate_tool;
 mod hub;
 mod look;
@@ -24,6 +25,7 @@ mod todo_tool;
 mod tool_executor;
 mod turn;
 
+pub use active_deadline::ActiveDeadline;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::todo::TODO;
 pub use policy::{AnswerSource, Bill, Said, Visible};

@@ -3,9 +3,9 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use tokio::time::timeout;
 
 use crate::{
+    active_deadline::ActiveDeadline,
     model::RunSpec,
     port::{ContextError, Occasion},
     runtime::{RunError, Runtime},
@@ -21,10 +21,10 @@ impl Runtime {
         let occasion = Occasion::of(spec, self.doors.wiring.clock.at());
         let engine = &self.defaults().prompt;
         let building = AssertUnwindSafe(async { engine.prompt(occasion).await }).catch_unwind();
-        let built = match timeout(PATIENCE, building).await {
-            Ok(Ok(built)) => built,
-            Ok(Err(_)) => Err(ContextError("what builds it panicked; this is a fault of the program".into())),
-            Err(_) => {
+        let built = match ActiveDeadline::after(PATIENCE).bound(building).await {
+            Some(Ok(built)) => built,
+            Some(Err(_)) => Err(ContextError("what builds it panicked; this is a fault of the program".into())),
+            None => {
                 let error = format!(
                     "it took longer than {} s; see whether the folders that it reads answer",
                     PATIENCE.as_secs()

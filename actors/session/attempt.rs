@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    active_deadline::ActiveDeadline,
     model::{Answer, Failure, FailureClass, ModelRef, RunSpec},
     policy::Otherwise,
     port::{ArtifactError, ArtifactName, Artifacts, ModelRequest, Provider},
@@ -106,7 +107,8 @@ async fn told(
     cancel: &CancellationToken,
 ) -> Otherwise {
     if failure.class == FailureClass::Auth && admission.is_renewable() {
-        let renew = tokio::time::timeout(RENEWING, endpoint.renew(admission.credential()));
+        let mut deadline = ActiveDeadline::after(RENEWING);
+        let renew = deadline.bound(endpoint.renew(admission.credential()));
         let renewed = tokio::select! {
             biased;
             () = cancel.cancelled() => false,

@@ -1,11 +1,12 @@
-//! The limit of every call, whatever its adapter does: what freezes is dropped, and its session goes on.
+//! The limit of every call, whatever its adapter does: what freezes is dropped, and its session goes on. Limits count the
+//! time for which this process ran: what ended while it was stopped is taken, not dropped.
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    active_deadline::ActiveDeadline,
     model::{Answer, Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass},
     port::{ArtifactError, Boot, Found, Invocation, Provider, Tool},
 };
@@ -36,11 +37,12 @@ pub(super) async fn answer(
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<Answer, Failure> {
+    let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
         answer = call => answer,
-        () = sleep(limit) => {
+        () = deadline.over() => {
             let class = FailureClass::Timeout { which: Deadline::Call };
             Err(Failure::new(class, format!("the provider did not end the call within {} s", limit.as_secs_f64())))
         }
@@ -52,11 +54,12 @@ pub(super) async fn shown<T>(
     reading: impl Future<Output = Result<T, Failure>>,
     cancel: &CancellationToken,
 ) -> Result<T, Failure> {
+    let mut deadline = ActiveDeadline::after(KEEPING);
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
         read = reading => read,
-        () = sleep(KEEPING) => {
+        () = deadline.over() => {
             let seconds = KEEPING.as_secs();
             Err(Failure::new(FailureClass::NotMade, format!("the pictures were not read within {seconds} s")))
         }
@@ -70,14 +73,15 @@ pub(super) async fn kept(
 ) -> Result<Artifact, ArtifactError> {
     let stopped = async {
         cancel.cancelled().await;
-        sleep(STOPPING).await;
+        ActiveDeadline::after(STOPPING).over().await;
     };
     let late = || Err(ArtifactError::Unavailable("the disk does not answer".to_owned()));
+    let mut deadline = ActiveDeadline::after(KEEPING);
     tokio::select! {
         biased;
         kept = keeping => kept,
         () = stopped => late(),
-        () = sleep(KEEPING) => late(),
+        () = deadline.over() => late(),
     }
 }
 
@@ -86,11 +90,11 @@ pub(super) async fn found(tool: &dyn Tool, invocation: Invocation, boot: Boot) -
     let cancel = invocation.cancel.child_token();
     let invocation = Invocation { cancel: cancel.clone(), ..invocation };
     let stopped = async {
-        if timeout(FINDING, cancel.cancelled()).await.is_err() {
+        if ActiveDeadline::after(FINDING).bound(cancel.cancelled()).await.is_none() {
             // What is not known to have ended could be made again while it runs.
             cancel.cancel();
         }
-        sleep(STOPPING).await;
+        ActiveDeadline::after(STOPPING).over().await;
     };
     tokio::select! {
         biased;
@@ -105,8 +109,9 @@ pub(super) async fn end(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
     let cancel = invocation.cancel.clone();
     let stopped = async {
         cancel.cancelled().await;
-        sleep(STOPPING).await;
+        ActiveDeadline::after(STOPPING).over().await;
     };
+    let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
         biased;
         end = tool.run(invocation) => end,
@@ -114,7 +119,7 @@ pub(super) async fn end(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
             let error = "stopped; it did not end by itself when it was told to, and was dropped";
             CallEnd::error(CallStatus::Stopped, error, None, "look at what is there before you repeat anything")
         }
-        () = sleep(limit) => {
+        () = deadline.over() => {
             let error = format!("timed out: it did not end within {} s, and was dropped", limit.as_secs());
             let hint = "what it did until then is done: look at what is there, and ask for less at once";
             CallEnd::error(CallStatus::Error, &error, None, hint)
@@ -124,6 +129,8 @@ pub(super) async fn end(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
     use crate::{
         model::EffectClass,
@@ -169,6 +176,67 @@ mod tests {
         let end = answer(call, limit, &CancellationToken::new()).await.expect_err("nobody answers");
         let late = FailureClass::Timeout { which: Deadline::Call };
         assert_eq!(end.class, if gets_it { FailureClass::Cut } else { late }, "{seconds} s of {limit:?}");
+    }
+
+    /// What takes `takes` of the process's time, in a task of its own, and is known some turns of the scheduler later.
+    async fn ends_elsewhere(takes: Duration) {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            sleep(takes).await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            sender.send(()).expect("it is waited for");
+        });
+        receiver.await.expect("it is sent");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ended_while_the_process_was_stopped_is_taken() {
+        let takes = Duration::from_secs(40);
+        let limits = [Duration::from_secs(41), TOOL, Duration::from_hours(1)];
+        let gap = async || {
+            sleep(Duration::from_secs(1)).await;
+            tokio::time::advance(Duration::from_hours(48)).await;
+        };
+        for limit in limits {
+            let call = async {
+                ends_elsewhere(takes).await;
+                Err(Failure::new(FailureClass::Cut, "at its own end"))
+            };
+            let cancel = CancellationToken::new();
+            let (end, ()) = tokio::join!(answer(call, limit, &cancel), gap());
+            assert_eq!(end.expect_err("it fails").class, FailureClass::Cut, "{limit:?}");
+        }
+        let tool = ScriptedTool::new("slow", EffectClass::Once, move |_| async move {
+            ends_elsewhere(takes).await;
+            CallEnd::ok("ended")
+        });
+        let tool = tool.finding(move |_, _| async move {
+            ends_elsewhere(takes).await;
+            Found::Ended(CallEnd::ok("found"))
+        });
+        let of = || invocation("/", serde_json::json!({}));
+        let (ended, ()) = tokio::join!(end(&tool, of()), gap());
+        assert_eq!(ended, CallEnd::ok("ended"));
+        let (found, ()) = tokio::join!(found(&tool, of(), Boot::Same), gap());
+        assert_eq!(found, Found::Ended(CallEnd::ok("found")));
+        // Also what was told to end.
+        let stopped = of();
+        stopped.cancel.cancel();
+        let late = ScriptedTool::new("late", EffectClass::Once, |_| async {
+            ends_elsewhere(Duration::from_secs(2)).await;
+            CallEnd::ok("ended")
+        });
+        let (ended, ()) = tokio::join!(end(&late, stopped), gap());
+        assert_eq!(ended, CallEnd::ok("ended"));
+        let keeping = async {
+            ends_elsewhere(takes).await;
+            Err(ArtifactError::NotFound("at its own end".into()))
+        };
+        let cancel = CancellationToken::new();
+        let (kept, ()) = tokio::join!(kept(keeping, &cancel), gap());
+        assert_eq!(kept, Err(ArtifactError::NotFound("at its own end".into())));
     }
 
     #[tokio::test(start_paused = true)]

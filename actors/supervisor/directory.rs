@@ -11,6 +11,7 @@ use ractor::{ActorId, ActorRef, MessagingErr, RpcReplyPort};
 use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
+    active_deadline::ActiveDeadline,
     model::{BootId, SessionId},
     port::Journal,
     session::{NotAccepted, SessionMsg, Wiring},
@@ -178,7 +179,7 @@ impl Directory {
         tokio::spawn(async move {
             futures::future::join_all(tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(quiet)).await;
             let ended = futures::future::join_all(tasks.iter().map(|(tasks, _)| tasks.end()));
-            if tokio::time::timeout(SUSPENDING, ended).await.is_err() {
+            if ActiveDeadline::after(SUSPENDING).bound(ended).await.is_none() {
                 tracing::warn!("a call does not end; the process goes without it");
             }
             if reply.send(()).is_err() {
@@ -205,7 +206,7 @@ pub(super) fn tell(supervisor: &ActorRef<SessionsMsg>, said: Inner) {
 async fn quiet(actor: &ActorRef<SessionMsg>) {
     let (sender, receiver) = oneshot::channel();
     if actor.cast(SessionMsg::Suspend(sender.into())).is_ok()
-        && tokio::time::timeout(SUSPENDING, receiver).await.is_err()
+        && ActiveDeadline::after(SUSPENDING).bound(receiver).await.is_none()
     {
         tracing::warn!("a session does not come to rest");
     }

@@ -1,12 +1,12 @@
 use std::{io, path::Path, time::Duration};
 
+use hermod_actors::ActiveDeadline;
 use tokio::{
     io::AsyncWriteExt,
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    time::timeout,
 };
 
 use super::{
@@ -95,20 +95,20 @@ impl Client {
     }
 
     async fn next(&mut self) -> Result<Answer, Lost> {
-        let line = match timeout(PATIENCE, self.lines.next()).await {
-            Ok(Ok(Some(line))) => line,
-            Ok(Ok(None) | Err(LineError::Io(_))) => return Err(Lost::Gone),
-            Ok(Err(error @ LineError::TooLong(_))) => return Err(internal(&error.to_string())),
-            Err(_) => return Err(Lost::Fault(silent())),
+        let line = match ActiveDeadline::after(PATIENCE).bound(self.lines.next()).await {
+            Some(Ok(Some(line))) => line,
+            Some(Ok(None) | Err(LineError::Io(_))) => return Err(Lost::Gone),
+            Some(Err(error @ LineError::TooLong(_))) => return Err(internal(&error.to_string())),
+            None => return Err(Lost::Fault(silent())),
         };
         serde_json::from_slice(&line)
             .map_err(|error| internal(&format!("its answer is not understood: {error}")))
     }
 
     async fn write(&mut self, line: &[u8]) -> Result<(), Lost> {
-        match timeout(PATIENCE, self.to.write_all(line)).await {
-            Ok(written) => written.map_err(|_| Lost::Gone),
-            Err(_) => Err(Lost::Fault(silent())),
+        match ActiveDeadline::after(PATIENCE).bound(self.to.write_all(line)).await {
+            Some(written) => written.map_err(|_| Lost::Gone),
+            None => Err(Lost::Fault(silent())),
         }
     }
 }

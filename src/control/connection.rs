@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hermod_actors::ActiveDeadline;
 use tokio::{
     io::AsyncWriteExt,
     net::{
@@ -9,7 +10,6 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::mpsc,
-    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -89,13 +89,13 @@ async fn read(
     to: &mut OwnedWriteHalf,
     limit: Duration,
 ) -> Result<Option<Vec<u8>>, Ended> {
-    match timeout(limit, lines.next()).await {
-        Ok(Ok(line)) => Ok(line),
-        Ok(Err(error @ LineError::TooLong(_))) => {
+    match ActiveDeadline::after(limit).bound(lines.next()).await {
+        Some(Ok(line)) => Ok(line),
+        Some(Err(error @ LineError::TooLong(_))) => {
             refuse(to, Fault::usage(format!("{error}; send less at once"))).await.map(|()| None)
         }
-        Ok(Err(LineError::Io(error))) => Err(Ended::Gone(error)),
-        Err(_) => Err(Ended::Silent),
+        Some(Err(LineError::Io(error))) => Err(Ended::Gone(error)),
+        None => Err(Ended::Silent),
     }
 }
 
@@ -124,7 +124,7 @@ async fn refuse(to: &mut OwnedWriteHalf, fault: Fault) -> Result<(), Ended> {
 async fn write(to: &mut OwnedWriteHalf, answer: &Answer) -> Result<(), Ended> {
     let line = line(answer).or_else(|fault| line(&Answer::Refused(fault))).map_err(Ended::Refused)?;
     for part in line.chunks(LINE) {
-        timeout(TAKING, to.write_all(part)).await.map_err(|_| Ended::NotTaken)??;
+        ActiveDeadline::after(TAKING).bound(to.write_all(part)).await.ok_or(Ended::NotTaken)??;
     }
     Ok(())
 }

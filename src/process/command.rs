@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
+use hermod_actors::ActiveDeadline;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Capture, Tee, environment::inherited, group::Group, pipes::Pipes};
@@ -115,14 +115,13 @@ async fn watch(
     timeout: Duration,
     cancel: &CancellationToken,
 ) -> io::Result<Cause> {
-    let deadline = sleep(timeout);
-    tokio::pin!(deadline);
+    let mut deadline = ActiveDeadline::after(timeout);
     loop {
         tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(Cause::Cancel),
             exited = group.exited() => return exited.map(|()| Cause::Exit),
-            () = &mut deadline => return Ok(Cause::Timeout),
+            () = deadline.over() => return Ok(Cause::Timeout),
             read = pipes.read(), if pipes.are_open() => read?,
         }
     }
@@ -131,13 +130,12 @@ async fn watch(
 /// Asks the whole group to end and kills it after `TERM_GRACE`; sooner if the leader is gone and nobody holds a pipe.
 async fn stop(group: &Group, pipes: &mut Pipes) -> io::Result<()> {
     group.terminate();
-    let grace = sleep(TERM_GRACE);
-    tokio::pin!(grace);
+    let mut grace = ActiveDeadline::after(TERM_GRACE);
     let mut leader_is_gone = false;
     while !leader_is_gone || pipes.are_open() {
         tokio::select! {
             biased;
-            () = &mut grace => break,
+            () = grace.over() => break,
             exited = group.exited(), if !leader_is_gone => {
                 exited?;
                 leader_is_gone = true;

@@ -1,5 +1,6 @@
 use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Duration};
 
+use hermod_actors::ActiveDeadline;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{io::unix::AsyncFd, process::Child};
 
@@ -49,12 +50,12 @@ impl Group {
     /// Kills what is left and reaps the leader; `None` if the kernel does not let go of it within `patience`.
     pub(super) async fn finish(mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.kill();
-        match tokio::time::timeout(patience, self.leader.wait()).await {
-            Ok(status) => {
+        match ActiveDeadline::after(patience).bound(self.leader.wait()).await {
+            Some(status) => {
                 self.id = None;
                 status.map(Some)
             }
-            Err(_) => Ok(None),
+            None => Ok(None),
         }
     }
 }

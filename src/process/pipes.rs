@@ -1,10 +1,10 @@
 use std::{io, time::Duration};
 
+use hermod_actors::ActiveDeadline;
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, ChildStderr, ChildStdout},
     sync::OwnedSemaphorePermit,
-    time::{sleep, timeout},
 };
 
 use super::{Capture, Tee};
@@ -54,16 +54,16 @@ impl Pipes {
     /// Reads what is there, and waits for no room: until both streams end, nothing comes for `quiet`, `most` has passed,
     /// or more has come than the command can have left.
     pub(super) async fn drain(&mut self, quiet: Duration, most: Duration) -> io::Result<()> {
-        let end = sleep(most);
-        tokio::pin!(end);
+        let mut end = ActiveDeadline::after(most);
         let mut drained = 0;
         while self.are_open() && drained < LEFT {
+            let mut quiet = ActiveDeadline::after(quiet);
             tokio::select! {
                 biased;
-                () = &mut end => break,
-                read = timeout(quiet, self.read_with(None)) => match read {
-                    Ok(count) => drained += count?,
-                    Err(_) => break,
+                () = end.over() => break,
+                read = quiet.bound(self.read_with(None)) => match read {
+                    Some(count) => drained += count?,
+                    None => break,
                 },
             }
         }

@@ -10,7 +10,8 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
-use tokio::time::{Instant, timeout};
+use hermod_actors::ActiveDeadline;
+use tokio::time::Instant;
 
 use crate::secret::Secret;
 
@@ -135,8 +136,8 @@ impl Credential {
                 None => self.flight(&mut state),
             }
         };
-        let fetched = timeout(PATIENCE, flight).await;
-        let fetched = fetched.unwrap_or_else(|_| {
+        let fetched = ActiveDeadline::after(PATIENCE).bound(flight).await;
+        let fetched = fetched.unwrap_or_else(|| {
             let seconds = PATIENCE.as_secs();
             Err(NoKey::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
         });

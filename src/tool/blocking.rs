@@ -1,13 +1,11 @@
 use std::time::Duration;
 
 use hermod_actors::{
+    ActiveDeadline,
     model::{CallEnd, CallStatus},
     port::BadArguments,
 };
-use tokio::{
-    task::{JoinError, spawn_blocking},
-    time::timeout,
-};
+use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::typed::refused;
@@ -63,7 +61,7 @@ where
     let joined = tokio::select! {
         biased;
         joined = &mut work => Ok(joined),
-        () = cancel.cancelled() => timeout(PATIENCE, work).await,
+        () = cancel.cancelled() => ActiveDeadline::after(PATIENCE).bound(work).await.ok_or(()),
     };
     Err(match joined {
         Ok(Ok(Ok(result))) => return Ok(result),
@@ -73,7 +71,7 @@ where
             "call again if it is still wanted",
         ),
         Ok(Err(error)) => failed_inside(&error),
-        Err(_) => stopped(
+        Err(()) => stopped(
             "the call was stopped while the system was in a file operation that did not return",
             "check what the file system holds before calling again",
         ),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermod_actors::{
-    Visible,
+    ActiveDeadline, Visible,
     model::{Artifact, MAX_OUTPUT},
     port::{ArtifactError, Progress, Shelf},
 };
-use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+use tokio::{sync::mpsc::UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
 use super::typed::Site;
@@ -67,7 +67,7 @@ pub(super) async fn spooled(pieces: UnboundedReceiver<Piece>, site: &Site) -> Sp
 /// Resolves when a stopped call waits for its disk no longer.
 async fn too_late(cancel: &CancellationToken) {
     cancel.cancelled().await;
-    sleep(PATIENCE).await;
+    ActiveDeadline::after(PATIENCE).over().await;
 }
 
 /// Pieces whose last lines are noted now and then.

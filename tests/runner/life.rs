@@ -191,3 +191,21 @@ async fn a_runner_that_misses_its_deadline_is_ended_with_its_command() {
         until("it is gone", || is_gone(place.pid("ran")));
     }
 }
+
+#[tokio::test]
+async fn a_command_that_ended_while_its_runner_was_stopped_is_told_as_it_ended() {
+    let place = Place::new();
+    let limit = Duration::from_secs(1);
+    let command =
+        Command { timeout: limit, ..place.command("echo $$ >> ran; echo out; sleep 0.3; echo last; exit 3") };
+    let watched = place.runner.start(name(), command).await.unwrap();
+    place.begun();
+    let (runner, command) = (place.runner_pid(), place.pid("ran"));
+    kill_process(runner, Signal::STOP).unwrap();
+    until("the command ends", || is_gone(command));
+    // Longer than the command may take.
+    tokio::time::sleep(2 * limit).await;
+    kill_process(runner, Signal::CONT).unwrap();
+    let (cause, code, _, out, _) = told(ended(end(watched).await));
+    assert_eq!((cause, code, out.as_str()), (Cause::Exit, Some(3), "out\nlast\n"));
+}

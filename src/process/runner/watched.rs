@@ -2,8 +2,9 @@
 
 use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
 
+use hermod_actors::ActiveDeadline;
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
-use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot, task::spawn_blocking, time::timeout};
+use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -96,7 +97,7 @@ impl Watched {
     pub async fn end_within(self, limit: Duration, cancel: &CancellationToken) -> Left {
         let (name, stop) = (self.name, cancel.child_token());
         let mut end = pin!(self.end(&stop));
-        if let Ok(left) = timeout(limit, &mut end).await {
+        if let Some(left) = ActiveDeadline::after(limit).bound(&mut end).await {
             return left;
         }
         tracing::warn!(%name, ?limit, "a runner did not end its command in time, and is ended");
@@ -135,12 +136,12 @@ impl Watched {
 
     async fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::TERM);
-        if let Ok(over) = timeout(STOP, self.over()).await {
+        if let Some(over) = ActiveDeadline::after(STOP).bound(self.over()).await {
             return over;
         }
         self.signal(Signal::KILL);
-        let over = timeout(DYING, self.over()).await;
-        over.unwrap_or_else(|_| Err(io::Error::other("its runner does not end")))
+        let over = ActiveDeadline::after(DYING).bound(self.over()).await;
+        over.unwrap_or_else(|| Err(io::Error::other("its runner does not end")))
     }
 
     fn signal(&self, signal: Signal) {

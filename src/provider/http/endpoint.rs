@@ -6,6 +6,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt};
 use hermod_actors::{
+    ActiveDeadline,
     model::{
         Answer, CredentialId, Deadline, Failure, FailureClass, ModelTraits, Origin, PoolStrategy, RateLimits,
     },
@@ -13,7 +14,7 @@ use hermod_actors::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Body, Client, Response, Url};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::{
     client::{begin_of, client, root_cause},
@@ -156,14 +157,15 @@ impl HttpProvider {
         deltas: &dyn Deltas,
     ) -> Result<Answer, Failure> {
         let deadlines = self.deadlines.under(&request.deadlines);
-        let first_by = Instant::now() + deadlines.first_event;
+        let mut first_by = ActiveDeadline::after(deadlines.first_event);
         let (origin, names) = (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.names));
         encode_pictures(&mut request);
         let body = Body::wrap(Pieces::new(self.wire.body(request)));
         let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
-        let response = timeout_at(first_by, send)
+        let response = first_by
+            .bound(send)
             .await
-            .map_err(|_| self.late(Deadline::FirstEvent, &deadlines))?
+            .ok_or_else(|| self.late(Deadline::FirstEvent, &deadlines))?
             .map_err(|error| self.not_sent(&error))?;
         if let Some(info) = rate_info(response.headers(), self.clock.at()) {
             deltas.limits(info);
@@ -188,18 +190,18 @@ impl HttpProvider {
         &self,
         mut response: Response,
         mut decoder: Box<dyn Decoder>,
-        (first_by, deadlines): (Instant, &Deadlines),
+        (first_by, deadlines): (ActiveDeadline, &Deadlines),
         deltas: &dyn Deltas,
     ) -> Result<Answer, Failure> {
         let mut next = (first_by, Deadline::FirstEvent);
         loop {
-            let chunk = match timeout_at(next.0, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => break,
+            let chunk = match next.0.bound(response.chunk()).await {
+                Some(Ok(Some(chunk))) => chunk,
+                Some(Ok(None)) => break,
                 // The answer is whole: how the connection ends does not matter.
-                Ok(Err(_)) | Err(_) if decoder.is_whole() => break,
-                Ok(Err(error)) => return Err(self.cut(&error)),
-                Err(_) => return Err(self.late(next.1, deadlines)),
+                Some(Err(_)) | None if decoder.is_whole() => break,
+                Some(Err(error)) => return Err(self.cut(&error)),
+                None => return Err(self.late(next.1, deadlines)),
             };
             match decoder.push(&chunk, deltas)? {
                 Progress::Quiet => {}
@@ -270,8 +272,8 @@ impl Provider for HttpProvider {
                 let headers = self.headers_with(id, key.as_ref())?;
                 self.exchange(request, headers, deltas).await
             };
-            let result = timeout(deadlines.call, attempt).await;
-            let result = result.unwrap_or_else(|_| Err(self.late(Deadline::Call, &deadlines)));
+            let result = ActiveDeadline::after(deadlines.call).bound(attempt).await;
+            let result = result.unwrap_or_else(|| Err(self.late(Deadline::Call, &deadlines)));
             result.map_err(|failure| self.told(failure, id, key))
         }
         .boxed()
@@ -305,8 +307,8 @@ impl Provider for HttpProvider {
 }
 
 /// When the next piece has to be there.
-fn within(gap: Duration) -> (Instant, Deadline) {
-    (Instant::now() + gap, Deadline::Gap)
+fn within(gap: Duration) -> (ActiveDeadline, Deadline) {
+    (ActiveDeadline::after(gap), Deadline::Gap)
 }
 
 /// Puts the path behind a base URL, unless the URL ends in it already, as it stands in some vendors' documentation.
@@ -345,7 +347,8 @@ fn authorization(wire: &dyn WireFormat, carried: Carried, key: &str) -> Option<(
 /// The begin of an error's body, and how that ended.
 async fn error_body(mut response: Response) -> (Vec<u8>, BodyEnd) {
     let mut body = Vec::new();
-    let read = timeout(ERROR_BODY_WAIT, begin_of(&mut response, ERROR_BODY, &mut body)).await;
+    let read = begin_of(&mut response, ERROR_BODY, &mut body);
+    let read = ActiveDeadline::after(ERROR_BODY_WAIT).bound(read).await;
     (body, read.unwrap_or(BodyEnd::Broken))
 }
 

@@ -1,8 +1,8 @@
 use std::{fmt, sync::OnceLock, time::Duration};
 
+use hermod_actors::ActiveDeadline;
 use http::header;
 use reqwest::{Client, Url};
-use tokio::time::timeout;
 
 use super::{
     client::{begin_of, client, root_cause},
@@ -51,9 +51,9 @@ impl Forms {
 
     /// Sends a form. What is in it is in no error.
     pub async fn post(&self, fields: &[(&str, &str)]) -> Result<Reply, NotPosted> {
-        match timeout(WHOLE, self.exchange(fields)).await {
-            Ok(replied) => replied,
-            Err(_) => Err(NotPosted(format!("{} did not answer within {} s", self.shown, WHOLE.as_secs()))),
+        match ActiveDeadline::after(WHOLE).bound(self.exchange(fields)).await {
+            Some(replied) => replied,
+            None => Err(NotPosted(format!("{} did not answer within {} s", self.shown, WHOLE.as_secs()))),
         }
     }
 
