@@ -16,7 +16,8 @@ use rustix::process::Signal;
 
 /// The answer's first piece, and all that follows it.
 const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
-const REST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+const REST: &str =
+    "data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 fn read_request(stream: &mut TcpStream) {
     let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);

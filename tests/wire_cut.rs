@@ -15,7 +15,7 @@ use std::{
 };
 
 use hermod::{
-    provider::{Cache, Decoder, Deadlines, HttpProvider, ProviderConfig},
+    provider::{Cache, Deadlines, Decoder, HttpProvider, ProviderConfig},
     secret::Secret,
 };
 use hermod_actors::{
@@ -44,7 +44,10 @@ const BODIES: [Body; 7] = [
     ("codex_responses", include_str!("fixtures/responses/codex_responses.sse")),
     ("codex_responses", include_str!("fixtures/responses/codex_responses.json")),
     // A document of which each field is read, and others whose numbers are the last that came.
-    ("chat_completions", r#"{"logprob":-1.5e-3,"choices":[{"logprobs":{"p":-0.25E+1},"message":{"content":"ü\ud83d\ude00"},"finish_reason":"stop"}]}"#),
+    (
+        "chat_completions",
+        r#"{"logprob":-1.5e-3,"choices":[{"logprobs":{"p":-0.25E+1},"message":{"content":"ü\ud83d\ude00"},"finish_reason":"stop"}]}"#,
+    ),
 ];
 
 fn decoder(format: &str) -> Box<dyn Decoder> {
@@ -187,7 +190,7 @@ impl Server {
             pool: PoolStrategy::default(),
             limits: RateLimits::default(),
             cache: Cache::default(),
-            deadlines: Deadlines { gap: Duration::from_secs(60), ..Deadlines::default() },
+            deadlines: Deadlines { gap: Duration::from_mins(1), ..Deadlines::default() },
         })
         .unwrap()
     }
@@ -198,7 +201,8 @@ async fn answer(mut stream: TcpStream, bytes: &[u8], ending: Ending) {
     let whole = |seen: &[u8]| {
         let end = seen.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
         let head = String::from_utf8_lossy(&seen[..end]).to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
         (seen.len() >= end + length?).then_some(())
     };
     while whole(&seen).is_none() {
@@ -242,7 +246,8 @@ async fn cut_through_sockets(
     let kind = if body.starts_with(['{', '[']) { "application/json" } else { "text/event-stream" };
     let (bytes, head) = response(status, kind, body, framing);
     let length = bytes.len();
-    let in_body = [0, 1, 2, 7, (length - head) / 3, (length - head) * 2 / 3, length - head - 1].map(|at| head + at);
+    let in_body =
+        [0, 1, 2, 7, (length - head) / 3, (length - head) * 2 / 3, length - head - 1].map(|at| head + at);
     for at in [1, 12, head - 1].into_iter().chain(in_body) {
         server.answers.send((bytes[..at].to_vec(), ending)).unwrap();
         check(at, at.checked_sub(head), call(&provider).await);
@@ -267,10 +272,15 @@ async fn however_a_connection_ends_early_its_answer_is_cut() {
             cut_through_sockets((format, 200, body), how, |at, in_body, outcome| {
                 let place = format!("{format} {body:.9} {how:?} at {at}");
                 match (in_body, outcome) {
-                    (None, outcome) => assert_eq!(outcome.unwrap_err().class, FailureClass::Network, "{place}"),
+                    (None, outcome) => {
+                        assert_eq!(outcome.unwrap_err().class, FailureClass::Network, "{place}");
+                    }
                     // A reset can overtake what was sent before it.
                     (Some(_), Err(failure)) if how.1 == Ending::Reset => {
-                        assert!(matches!(failure.class, FailureClass::Cut | FailureClass::Network), "{place}: {failure}");
+                        assert!(
+                            matches!(failure.class, FailureClass::Cut | FailureClass::Network),
+                            "{place}: {failure}"
+                        );
                     }
                     (Some(_), outcome) => check_begin(outcome, &whole, &place),
                 }
@@ -291,7 +301,8 @@ async fn however_an_explanation_ends_early_it_decides_nothing() {
                     let place = format!("{format} {status} {how:?} at {at}");
                     // All of the document may be there, and only the mark behind it not.
                     let is_there = class == FailureClass::ModelNotFound && how.0 == Framing::Chunked;
-                    let is_lost = class == FailureClass::Network && (in_body.is_none() || how.1 == Ending::Reset);
+                    let is_lost =
+                        class == FailureClass::Network && (in_body.is_none() || how.1 == Ending::Reset);
                     assert!(class == FailureClass::Cut || is_there || is_lost, "{place}: {class:?}");
                 })
                 .await;

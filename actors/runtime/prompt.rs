@@ -23,7 +23,9 @@ impl Runtime {
         let building = AssertUnwindSafe(async { engine.prompt(occasion).await }).catch_unwind();
         let built = match ActiveDeadline::after(PATIENCE).bound(building).await {
             Some(Ok(built)) => built,
-            Some(Err(_)) => Err(ContextError("what builds it panicked; this is a fault of the program".into())),
+            Some(Err(_)) => {
+                Err(ContextError("what builds it panicked; this is a fault of the program".into()))
+            }
             None => {
                 let error = format!(
                     "it took longer than {} s; see whether the folders that it reads answer",

@@ -203,7 +203,11 @@ mod tests {
         }
         let whole = r#"{"access_token":"t"}"#;
         for at in 0..whole.len() {
-            check(200, &whole[..at], Err(NoKey::Unreachable("the answer of https://host/token broke off".into())));
+            check(
+                200,
+                &whole[..at],
+                Err(NoKey::Unreachable("the answer of https://host/token broke off".into())),
+            );
         }
         let grant = json!({ "error": "invalid_grant", "error_description": "ex\u{1b}pired" }).to_string();
         check(400, &grant, denied("HTTP 400: invalid_grant: expired"));

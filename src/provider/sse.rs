@@ -33,10 +33,19 @@ pub struct Parser {
     after_cr: bool,
     /// The first line, where a byte order mark may stand, is behind.
     begun: bool,
-    /// A line has been a comment or a field that the format defines.
-    has_field: bool,
-    /// A line has been something else, and not blank.
-    has_other: bool,
+    lines: StreamEvidence,
+}
+
+/// What the lines have been that were not blank.
+#[derive(Debug, Clone, Copy, Default)]
+enum StreamEvidence {
+    /// There was none.
+    #[default]
+    None,
+    /// None was a comment or a field that the format defines.
+    Foreign,
+    /// One was.
+    Stream,
 }
 
 /// The fields that the format defines.
@@ -85,7 +94,11 @@ impl Parser {
             let fits = |field: &&[u8]| if has_colon { *name == **field } else { field.starts_with(name) };
             (has_colon && name.is_empty()) || FIELDS.iter().any(fits)
         };
-        self.has_field || (!self.has_other && is_begin_of_field())
+        match self.lines {
+            StreamEvidence::None => is_begin_of_field(),
+            StreamEvidence::Foreign => false,
+            StreamEvidence::Stream => true,
+        }
     }
 
     /// The end of the stream: what has no blank line behind it counts as an event, too, because many servers omit it.
@@ -122,9 +135,11 @@ impl Parser {
             None => (line, &b""[..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
-        let is_known = FIELDS.contains(&field) || field.is_empty();
-        self.has_field |= is_known;
-        self.has_other |= !is_known;
+        if FIELDS.contains(&field) || field.is_empty() {
+            self.lines = StreamEvidence::Stream;
+        } else if matches!(self.lines, StreamEvidence::None) {
+            self.lines = StreamEvidence::Foreign;
+        }
         match field {
             b"data" => self.take_data(value),
             b"event" if value.len() > MAX_EVENT => Err(TooLarge),
@@ -232,13 +247,17 @@ mod tests {
             parser.push(text, |_| ()).unwrap();
             parser.is_event_stream()
         };
-        for stream in ["event: x\ndata: a\n\n", ": hi\n\n", "data:a\r\n\r\n", "id\nretry: 1\n\n", "odd: 1\ndata: a\n\n"] {
+        for stream in
+            ["event: x\ndata: a\n\n", ": hi\n\n", "data:a\r\n\r\n", "id\nretry: 1\n\n", "odd: 1\ndata: a\n\n"]
+        {
             let first = if stream.starts_with("odd") { 13 } else { 0 };
             for end in first..=stream.len() {
                 assert!(is_stream(&stream.as_bytes()[..end]), "{:?}", &stream[..end]);
             }
         }
-        for other in ["upstream is down", "error: x", "eventual", "evil: x", "no\nd", "dat\n", "data is missing"] {
+        for other in
+            ["upstream is down", "error: x", "eventual", "evil: x", "no\nd", "dat\n", "data is missing"]
+        {
             assert!(!is_stream(other.as_bytes()), "{other:?}");
         }
     }

@@ -70,7 +70,11 @@ async fn followed(over: impl Future<Output = Left>, runner: &Runner, site: &Site
 
 async fn ended(exit: Exit, spooled: Spooled, site: &Site) -> CallEnd {
     match exit.end {
-        Ok(ran) => told(ran, spooled.without(exit.output.left_out), &site.shelf).await,
+        Ok(ran) => {
+            // A command may have written into what is kept of it.
+            let lost = exit.output.bytes.saturating_sub(spooled.seen());
+            told(ran, spooled.without(exit.output.left_out + lost), &site.shelf).await
+        }
         Err(error) => not_run(&error),
     }
 }
@@ -86,8 +90,8 @@ fn not_begun(reason: &str) -> CallEnd {
 
 /// The end of a call whose runner was killed.
 fn lost() -> CallEnd {
-    let error =
-        "the command was killed together with what watched over it; what it did until then is not known";
+    let error = "what became of the command is not known: it was killed together with what watched over it, or what was \
+        kept of it was removed";
     CallEnd::error(CallStatus::InDoubt, error, None, LOOK)
 }
 

@@ -8,7 +8,7 @@ use hermod_actors::{
     model::{Artifact, MAX_OUTPUT},
     port::{ArtifactError, Progress, Shelf},
 };
-use tokio::{sync::mpsc::UnboundedReceiver};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use super::typed::Site;
@@ -38,6 +38,15 @@ pub(super) enum Spooled {
 }
 
 impl Spooled {
+    /// The bytes that have come.
+    pub(super) fn seen(&self) -> u64 {
+        match self {
+            Self::Short(bytes, left_out) => bytes.len() as u64 + left_out,
+            Self::Kept(artifact, left_out) => artifact.bytes + left_out,
+            Self::Lost(_) => 0,
+        }
+    }
+
     /// The same, if so many bytes of the end had not even come.
     pub(super) fn without(self, more: u64) -> Self {
         match self {

@@ -43,7 +43,7 @@ async fn gone(folder: &Path) {
 async fn what_ended_runs_left_is_swept() {
     let place = Place::new();
     place.left_alone().await;
-    let of = |bits| Name { call: CallId { run: RunId::from_bits(bits), ..name().call }, ..name() };
+    let of = |bits: u128| Name { call: CallId { run: RunId::from_bits(bits), ..name().call }, ..name() };
     let (open, dead) = (place.spool().join(of(8).to_string()), place.spool().join(of(9).to_string()));
     // Whoever removed the last one was killed meanwhile; whether the run is open does not matter.
     let removed = place.spool().join(format!("{}.removed-1-0", of(8)));

@@ -6,6 +6,7 @@ mod clearing;
 mod common;
 mod life;
 mod limits;
+mod removed;
 mod states;
 mod whole;
 
@@ -168,6 +169,19 @@ impl Place {
         }
     }
 
+    /// Makes the ledger as it is when only these runners have begun this attempt's command.
+    fn enter(&self, runners: &[u32]) {
+        fs::create_dir_all(self.dir.path().join("state")).unwrap();
+        let head = "hermod-begun 1 0".to_owned();
+        let entries = runners.iter().map(|runner| format!("{} {runner}", name()));
+        let lines: Vec<_> = std::iter::once(head).chain(entries).collect();
+        fs::write(self.ledger(), lines.join("\n") + "\n").unwrap();
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.dir.path().join("state/begun")
+    }
+
     /// Locks as a runner does.
     fn lock(&self) -> File {
         let lock =
@@ -193,8 +207,11 @@ fn write_program(path: &Path, text: &str) {
     assert!(written.success());
 }
 
+/// Of a run that was accepted long after every ledger was made.
+const RUN: RunId = RunId::from_bits(7 | 1 << 127);
+
 fn name() -> Name {
-    Name { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt: 1 }
+    Name { call: CallId { run: RUN, iteration: 1, n: 1 }, attempt: 1 }
 }
 
 async fn end(watched: Watched) -> Left {

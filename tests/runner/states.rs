@@ -2,9 +2,21 @@
 
 use super::*;
 
-/// What an attempt is found to be whose folder was left in this state, with the lock free.
+/// What an attempt is found to be whose folder was left in this state, with the lock free. The ledger tells of a runner if
+/// the files do.
 async fn check(boot: Boot, files: &[(&str, &[u8])], expected: &str) {
+    let started = files.iter().find(|(name, _)| *name == "started").map(|(_, content)| *content);
+    let is_revoked = started.is_some_and(|started| started.windows(7).any(|word| word == b"reviver"));
+    let pid = started
+        .and_then(|started| serde_json::from_slice::<serde_json::Value>(started).ok()?["pid"].as_u64());
+    let runner = pid.map_or_else(nobody, |pid| pid.try_into().unwrap());
+    let begun = if started.is_some() && !is_revoked { vec![runner] } else { vec![] };
+    check_with(&begun, boot, files, expected).await;
+}
+
+async fn check_with(begun: &[u32], boot: Boot, files: &[(&str, &[u8])], expected: &str) {
     let place = Place::new();
+    place.enter(begun);
     if !files.is_empty() {
         place.lay_out(files);
     }
@@ -64,6 +76,9 @@ async fn every_state_that_a_kill_can_leave_is_understood() {
         check(Boot::Same, &files, same).await;
         check(Boot::Other, &files, other).await;
     }
+    // The runner was killed between `started` and its entry.
+    let between = [task, lock, ("started", &*dead)];
+    check_with(&[], Boot::Same, &between, "never begun").await;
     // A power loss took the others.
     check(Boot::Other, &[("exit", &exit)], "ended").await;
 }
@@ -98,6 +113,7 @@ async fn a_runner_and_a_reviver_at_once_agree() {
     let place = Place::new();
     for round in 0..40 {
         fs::remove_dir_all(place.folder()).unwrap_or_default();
+        place.enter(&[]);
         drop(place.start("echo once >> ran").await);
         // Each round a little later.
         tokio::time::sleep(Duration::from_micros(250 * round)).await;

@@ -16,7 +16,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::files::Folder;
+use super::files::{Folder, is_absent};
 use crate::process::{Capture, Cause, HEAD, Ran, TAIL};
 
 pub(super) const FILE: &str = "exit";
@@ -48,6 +48,9 @@ pub struct Kept {
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
+    /// The attempt's name. Absent in what an earlier version has written.
+    #[serde(default)]
+    attempt: Option<String>,
     #[serde(flatten)]
     end: End,
     output: Kept,
@@ -68,7 +71,7 @@ struct Lengths {
 }
 
 impl Exit {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self, attempt: &str) -> Vec<u8> {
         let streams = self.end.as_ref().map_or_else(|_| vec![], |ran| vec![&ran.stdout, &ran.stderr]);
         let of = |stream: &Capture| {
             let (head, tail) = stream.parts();
@@ -88,7 +91,7 @@ impl Exit {
             },
             Err(error) => End::Failed { error: error.chars().take(ERROR).collect() },
         };
-        let header = Header { version: VERSION, end, output: self.output };
+        let header = Header { version: VERSION, attempt: Some(attempt.to_owned()), end, output: self.output };
         let mut body = serde_json::to_vec(&header).expect("numbers and texts are JSON");
         body.push(b'\n');
         for (head, tail) in streams.into_iter().map(Capture::parts) {
@@ -100,8 +103,8 @@ impl Exit {
         bytes
     }
 
-    /// `None` unless it is whole, and of a version that this program knows.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// `None` unless it is whole, this attempt's, and of a version that this program knows.
+    pub(super) fn decode(bytes: &[u8], attempt: &str) -> Option<Self> {
         let (first, rest) = line(bytes)?;
         let mut words = std::str::from_utf8(first).ok()?.split(' ');
         let (magic, length, hash) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
@@ -110,8 +113,8 @@ impl Exit {
             return None;
         }
         let (header, kept) = line(body)?;
-        let Header { version, end, output } = serde_json::from_slice(header).ok()?;
-        if version != VERSION {
+        let Header { version, attempt: of, end, output } = serde_json::from_slice(header).ok()?;
+        if version != VERSION || of.is_some_and(|of| of != attempt) {
             return None;
         }
         let end = match end {
@@ -130,10 +133,10 @@ impl Exit {
         let mut bytes = Vec::new();
         match File::open(folder.file(FILE)) {
             Ok(file) => file.take(ROOM as u64).read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok(Self::decode(&bytes))
+        Ok(Self::decode(&bytes, folder.name()))
     }
 }
 
@@ -150,7 +153,10 @@ fn capture<'a>(bytes: &'a [u8], lengths: &Lengths) -> Option<(Capture, &'a [u8])
 
 /// The file, empty, with room on the disk for whatever a command may come to.
 #[derive(Debug)]
-pub(super) struct Room(File);
+pub(super) struct Room {
+    file: File,
+    folder: Folder,
+}
 
 impl Room {
     pub(super) fn take(folder: &Folder) -> io::Result<Self> {
@@ -161,21 +167,29 @@ impl Room {
             Err(Errno::OPNOTSUPP) => file.write_all_at(&vec![0; ROOM], 0)?,
             Err(error) => return Err(error.into()),
         }
-        Ok(Self(file))
+        Ok(Self { file, folder: folder.clone() })
     }
 
-    pub(super) fn fill(&self, exit: &Exit) -> io::Result<()> {
-        self.0.write_all_at(&exit.encode(), 0)
+    /// Writes how the command ended. Where the command has removed the file, another one takes its place.
+    pub(super) fn fill(&mut self, exit: &Exit) -> io::Result<()> {
+        let bytes = exit.encode(self.folder.name());
+        if self.folder.has(FILE, &self.file)? {
+            return self.file.write_all_at(&bytes, 0);
+        }
+        self.file = self.folder.put_back(FILE, |file| file.write_all_at(&bytes, 0))?;
+        Ok(())
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NAME: &str = "call.1";
 
     fn captured(length: usize) -> Capture {
         let mut capture = Capture::default();
@@ -190,21 +204,21 @@ mod tests {
     }
 
     fn check(exit: &Exit) {
-        let mut bytes = exit.encode();
+        let mut bytes = exit.encode(NAME);
         assert!(bytes.len() <= ROOM, "{}", bytes.len());
         let whole = bytes.len();
         bytes.resize(ROOM, 0);
-        let again = Exit::decode(&bytes).expect("it is whole");
-        assert_eq!(again.encode(), bytes[..whole]);
+        let again = Exit::decode(&bytes, NAME).expect("it is whole");
+        assert_eq!(again.encode(NAME), bytes[..whole]);
         // What a power loss can leave of it.
         for cut in [0, 1, 20, whole / 2, whole - 1] {
-            assert!(Exit::decode(&bytes[..cut]).is_none(), "{cut}");
+            assert!(Exit::decode(&bytes[..cut], NAME).is_none(), "{cut}");
             let mut torn = bytes.clone();
             torn[cut..].fill(0);
-            assert!(Exit::decode(&torn).is_none(), "{cut} then zeros");
+            assert!(Exit::decode(&torn, NAME).is_none(), "{cut} then zeros");
             let mut torn = bytes.clone();
             torn[cut] ^= 1;
-            assert!(Exit::decode(&torn).is_none(), "another bit in {cut}");
+            assert!(Exit::decode(&torn, NAME).is_none(), "another bit in {cut}");
         }
     }
 
@@ -217,24 +231,31 @@ mod tests {
     }
 
     #[test]
+    fn an_exit_of_another_attempt_is_none() {
+        let bytes = ran(1, 1).encode("call.2");
+        assert!(Exit::decode(&bytes, "call.2").is_some());
+        assert!(Exit::decode(&bytes, NAME).is_none());
+    }
+
+    #[test]
     fn an_exit_of_another_version_is_none() {
         let body = br#"{"version":2,"failed":{"error":""},"output":{"bytes":0,"left_out":0}}"#;
         let of = |body: &[u8]| {
             let body = [body, b"\n"].concat();
             [format!("{MAGIC} {} {}\n", body.len(), Hash::of(&body)).as_bytes(), &body].concat()
         };
-        assert!(Exit::decode(&of(body)).is_none());
-        assert!(Exit::decode(&of(&body.map(|byte| if byte == b'2' { b'1' } else { byte }))).is_some());
+        assert!(Exit::decode(&of(body), NAME).is_none());
+        assert!(Exit::decode(&of(&body.map(|byte| if byte == b'2' { b'1' } else { byte })), NAME).is_some());
     }
 
     #[test]
     fn lengths_that_cannot_be_are_no_exit() {
-        let bytes = ran(10, 10).encode();
+        let bytes = ran(10, 10).encode(NAME);
         let (_, body) = line(&bytes).unwrap();
         let body = String::from_utf8_lossy(body).replacen(r#""head":10"#, r#""head":99"#, 1);
         let bytes =
             [format!("{MAGIC} {} {}\n", body.len(), Hash::of(body.as_bytes())).as_bytes(), body.as_bytes()]
                 .concat();
-        assert!(Exit::decode(&bytes).is_none());
+        assert!(Exit::decode(&bytes, NAME).is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
     str::FromStr,
@@ -20,6 +20,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::ledger::CommandLedger;
 use crate::process::{Command, Environment};
 
 /// The variable that says to a runner, and to all that it starts, which attempt they belong to.
@@ -153,6 +154,46 @@ impl Folder {
         self.0.join(name)
     }
 
+    /// The attempt's name, as the folder has it.
+    pub(super) fn name(&self) -> &str {
+        self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Which commands were begun.
+    pub(super) fn ledger(&self) -> CommandLedger {
+        CommandLedger::of_spool(self.0.parent().unwrap_or(&self.0))
+    }
+
+    /// Whether this is still what has the name in the folder. A command may have removed it, or put something in its place.
+    pub(super) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
+        let own = file.metadata()?;
+        Ok(fs::symlink_metadata(self.file(name))
+            .is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
+    }
+
+    /// Puts a file into the folder whose place a command has removed or given to another one: `fill` writes it, and it has
+    /// its content when it appears. Errors also if the state directory is gone.
+    pub(super) fn put_back(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<File> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        for folder in self.0.parent().into_iter().chain([&*self.0]) {
+            match builder.create(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let part = self.file(&format!("{name}.again"));
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        fill(&mut file)?;
+        fs::rename(part, self.file(name))?;
+        Ok(file)
+    }
+
     /// Makes the folder, and the spool if there is none. `AlreadyExists` if it is there.
     pub(super) fn make(&self) -> io::Result<()> {
         let mut builder = DirBuilder::new();
@@ -169,6 +210,7 @@ impl Folder {
 
     /// Step 1: makes the folder and says in it what to run. Nobody reads that before the runner is started.
     pub(super) fn lay_out(&self, task: &Task) -> io::Result<()> {
+        self.ledger().ensure()?;
         self.make()?;
         fs::write(self.file(TASK), json(task)?)
     }
@@ -189,7 +231,7 @@ impl Folder {
     pub(super) fn is_held(&self) -> io::Result<bool> {
         let lock = match File::open(self.file(LOCK)) {
             Ok(lock) => lock,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         match flock(&lock, FlockOperation::NonBlockingLockShared) {
@@ -225,7 +267,7 @@ impl Folder {
     pub(super) fn claimed(&self) -> io::Result<Option<Claim>> {
         let bytes = match fs::read(self.file(STARTED)) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         Ok(Some(match parse(&bytes) {
@@ -249,6 +291,11 @@ impl Folder {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether there is no such file; its folder may have been replaced by something else.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Whether this is the name of a folder whose removal was begun.

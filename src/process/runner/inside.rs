@@ -7,7 +7,10 @@ use std::{
     process::{ExitCode, id},
 };
 
-use rustix::process::{Pid, setsid};
+use rustix::{
+    io::Errno,
+    process::{Pid, setsid},
+};
 use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
@@ -51,9 +54,23 @@ fn run(folder: &Folder) -> io::Result<()> {
         let (output, room) = prepare(folder)?;
         match folder.claim(Claim::Runner(own_pid()))? {
             Claimed::Before => Ok(()),
-            Claimed::Now => record(&room, carry_out(task, output, &stop).await?),
+            Claimed::Now => {
+                enter(folder)?;
+                record(room, carry_out(task, output, &stop).await?)
+            }
         }
     })
+}
+
+/// Step 4, second half. Without a ledger nothing will ever vouch that this command was not begun.
+fn enter(folder: &Folder) -> io::Result<()> {
+    let pid = own_pid().ok_or(io::ErrorKind::Other)?;
+    match folder.ledger().begin(folder.name(), pid) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    // Whoever has found no entry has revoked this attempt before.
+    if folder.claimed()? == Some(Claim::Runner(Some(pid))) { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 
 fn own_pid() -> Option<Pid> {
@@ -95,13 +112,13 @@ async fn carry_out(task: Task, output: Output, stop: &CancellationToken) -> io::
 }
 
 /// Step 6. The entries of the files are not synced on their own: where one is lost with the power, the call is in doubt.
-fn record(room: &Room, mut ended: Ended) -> io::Result<()> {
+fn record(mut room: Room, mut ended: Ended) -> io::Result<()> {
     let is_stopped = matches!(&ended.exit.end, Ok(ran) if ran.cause == Cause::Cancel);
-    if is_stopped {
+    if is_stopped && ended.output.put_back().is_ok() {
         // Whoever asked for that waits, and has written it down.
         return room.fill(&ended.exit);
     }
-    if ended.output.sync().is_err() {
+    if ended.output.put_back().is_err() || ended.output.sync().is_err() {
         let Kept { bytes, left_out } = ended.exit.output;
         ended.exit.output = Kept { bytes: 0, left_out: bytes + left_out };
     }

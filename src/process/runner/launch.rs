@@ -18,7 +18,8 @@ use super::{
     exit::Exit,
     files::{Claim, Claimed, Folder, Name, Task, VARIABLE, delete, is_removed},
     inside::ARGUMENT,
-    output,
+    ledger::{CommandLedger, Mark},
+    output, remains,
     watched::{Left, Watched, left, unknown},
 };
 use crate::{
@@ -115,13 +116,14 @@ impl Runner {
     /// The commands that go on by themselves in this state directory, each with its runner's pid, if that is known.
     pub fn under_way(&self) -> io::Result<Vec<(Name, Option<i32>)>> {
         let mut under_way = Vec::new();
-        for (folder, name) in self.stale(|_| false)?.attempts {
-            if folder.is_held()? {
-                let pid = match folder.claimed()? {
-                    Some(Claim::Runner(pid)) => pid.map(Pid::as_raw_pid),
-                    None | Some(Claim::Revoked) => None,
-                };
-                under_way.push((name, pid));
+        for (folder, name) in self.attempts(|_| false)?.attempts {
+            let claimed = match folder.claimed()? {
+                Some(Claim::Runner(pid)) => pid,
+                None | Some(Claim::Revoked) => None,
+            };
+            let pid = folder.ledger().mark(name)?.runner().or(claimed);
+            if folder.is_held()? || pid.is_some_and(|pid| remains::is_runner(pid, folder.path())) {
+                under_way.push((name, pid.map(Pid::as_raw_pid)));
             }
         }
         Ok(under_way)
@@ -129,7 +131,7 @@ impl Runner {
 
     /// Ends all commands of this state directory, and sees to it that none begins that has not. What is kept of them stays.
     pub async fn end(&self) -> io::Result<()> {
-        let attempts = stream::iter(self.stale(|_| false)?.attempts.into_iter().map(Ok));
+        let attempts = stream::iter(self.attempts(|_| false)?.attempts.into_iter().map(Ok));
         attempts.try_for_each_concurrent(CLEARED, |(folder, name)| end(folder, name)).await
     }
 
@@ -155,7 +157,11 @@ impl Runner {
     /// Removes what is kept of runs that are not open any more, and ends what they still run. What is to go is decided
     /// before this returns, so that later runs may begin while it goes.
     pub fn sweep(&self, is_open: impl Fn(RunId) -> bool) -> BoxFuture<'static, ()> {
-        let Stale { attempts, removed } = match self.stale(is_open) {
+        let ledger = CommandLedger::of_spool(&self.spool);
+        if let Err(error) = ledger.ensure().and_then(|()| ledger.shorten(&is_open)) {
+            tracing::warn!(%error, "the ledger of begun commands cannot be kept: one whose traces are lost will be in doubt");
+        }
+        let Stale { attempts, removed } = match self.attempts(is_open) {
             Ok(stale) => stale,
             Err(error) => {
                 tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
@@ -186,6 +192,19 @@ impl Runner {
     /// Removes what is kept of an attempt whose run has ended and whose runner does not live.
     pub fn discard(&self, name: Name) -> io::Result<()> {
         self.folder(name).remove()
+    }
+
+    /// What is kept of attempts, and those under way of which nothing is kept: a command may have removed its own folder.
+    fn attempts(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Stale> {
+        let mut stale = self.stale(&is_open)?;
+        for (name, pid) in CommandLedger::of_spool(&self.spool).begun() {
+            let folder = self.folder(name);
+            let is_listed = || stale.attempts.iter().any(|(_, listed)| *listed == name);
+            if !is_open(name.call.run) && remains::is_runner(pid, folder.path()) && !is_listed() {
+                stale.attempts.push((folder, name));
+            }
+        }
+        Ok(stale)
     }
 
     fn stale(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<Stale> {
@@ -233,10 +252,14 @@ fn spawn(program: &Path, folder: &Folder, name: Name) -> io::Result<process::Chi
 /// On the same boot.
 async fn find(folder: Folder, name: Name) -> io::Result<Attached> {
     let at = folder.clone();
-    let found = off_thread(move || match revoke(&at)? {
-        Claimed::Now => Ok(Err(Left::NeverBegun(None))),
-        Claimed::Before if at.claimed()? == Some(Claim::Revoked) => Ok(Err(Left::NeverBegun(None))),
-        Claimed::Before => Ok(Ok(Watched::find(at, name)?)),
+    let found = off_thread(move || {
+        let revoked = revoke(&at)
+            .and_then(|claimed| Ok(claimed == Claimed::Now || at.claimed()? == Some(Claim::Revoked)));
+        // Looked at behind the revocation: a runner that makes its entry later sees that.
+        match at.ledger().mark(name)? {
+            Mark::NotBegun if revoked? => Ok(Err(Left::NeverBegun(None))),
+            Mark::NotBegun | Mark::Begun(_) | Mark::Unknown => Ok(Ok(Watched::find(at, name)?)),
+        }
     });
     Ok(match found.await? {
         Ok(Some(watched)) => Attached::Alive(Box::new(watched)),
@@ -262,13 +285,17 @@ async fn synced(folder: Folder) -> io::Result<Attached> {
 /// Ends an attempt if it is under way, and removes its folder.
 async fn clear(folder: Folder, name: Name) -> io::Result<()> {
     let at = folder.clone();
-    if off_thread(move || at.path().try_exists()).await? {
+    let may_live = move || {
+        let is_alive = |runner| remains::is_runner(runner, at.path());
+        Ok(at.path().try_exists()? || at.ledger().mark(name)?.runner().is_some_and(is_alive))
+    };
+    if off_thread(may_live).await? {
         end(folder.clone(), name).await?;
     }
     off_thread(move || folder.remove()).await
 }
 
-/// Ends an attempt if it is under way. It must have a folder.
+/// Ends an attempt if it is under way. Makes its folder if there is none.
 async fn end(folder: Folder, name: Name) -> io::Result<()> {
     if let Attached::Alive(watched) = find(folder, name).await? {
         let stop = CancellationToken::new();

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Seek as _, Write as _},
     os::unix::fs::OpenOptionsExt,
 };
 
@@ -22,6 +22,7 @@ const SYNCED: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
+    folder: Folder,
     total: u64,
     kept: u64,
     since_sync: u64,
@@ -37,8 +38,10 @@ enum State {
 
 impl Output {
     pub(super) fn make(folder: &Folder) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
-        Ok(Self { file, total: 0, kept: 0, since_sync: 0, state: State::Open })
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
+        let folder = folder.clone();
+        Ok(Self { file, folder, total: 0, kept: 0, since_sync: 0, state: State::Open })
     }
 
     /// Takes all that comes. A disk that takes no more, or needs the rest for records, ends no command: what comes then is
@@ -92,6 +95,17 @@ impl Output {
 
     pub(super) fn kept(&self) -> Kept {
         Kept { bytes: self.kept, left_out: self.total - self.kept }
+    }
+
+    /// Puts the file back if the command has removed it. The bytes are still there, as long as this is open.
+    pub(super) fn put_back(&mut self) -> io::Result<()> {
+        if self.folder.has(FILE, &self.file)? {
+            return Ok(());
+        }
+        let mut from = &self.file;
+        from.rewind()?;
+        self.file = self.folder.put_back(FILE, |file| io::copy(&mut from, file).map(drop))?;
+        Ok(())
     }
 
     /// Step 6, first half.

@@ -1,6 +1,6 @@
 //! What a killed runner leaves behind.
 
-use std::{fs, io, os::fd::OwnedFd, time::Duration};
+use std::{fs, io, os::fd::OwnedFd, path::Path, time::Duration};
 
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::{
@@ -8,7 +8,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::files::{Name, VARIABLE};
+use super::{
+    files::{Name, VARIABLE},
+    inside::ARGUMENT,
+};
 use crate::process::pidfd;
 
 /// A member may start another one while it is looked for; a command that outruns so many looks is not to be caught so.
@@ -86,6 +89,14 @@ fn kill(session: Pid, name: Name) -> io::Result<Seen> {
         members.extend(whose(pid, session, name).map(|whose| (process, whose)));
     }
     Ok(Seen::of(members))
+}
+
+/// Whether a process is the runner of this folder, by its arguments.
+pub(super) fn is_runner(pid: Pid, folder: &Path) -> bool {
+    let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+    let mut arguments = arguments.split(|byte| *byte == 0).skip(1);
+    arguments.next() == Some(ARGUMENT.as_bytes())
+        && arguments.next() == Some(folder.as_os_str().as_encoded_bytes())
 }
 
 /// Whether a process is a member of the session and carries the attempt's name.

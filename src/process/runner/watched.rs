@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     exit::Exit,
     files::{Claim, Folder, Name},
+    ledger::Mark,
     remains,
 };
 use crate::process::{Cause, Command, pidfd};
@@ -44,7 +45,7 @@ pub struct Watched {
 enum Life {
     /// A child of this process: its pid is its own until it is reaped.
     Own(Child, Option<ExitStatus>),
-    /// Another daemon's. It was seen to hold the lock after it was opened, so it is the runner.
+    /// Another daemon's. It was seen to hold the lock after it was opened, or runs this folder, so it is the runner.
     Other(AsyncFd<OwnedFd>),
     /// Nothing but the lock tells of it: another process has its pid, or nobody may look at it.
     Lock,
@@ -57,19 +58,20 @@ impl Watched {
 
     /// The runner of a folder; `None` if none lives.
     pub(super) fn find(folder: Folder, name: Name) -> io::Result<Option<Self>> {
-        if !folder.is_held()? {
-            return Ok(None);
-        }
-        let pid = match folder.claimed()? {
+        let is_held = folder.is_held()?;
+        let claimed = match folder.claimed()? {
             Some(Claim::Runner(pid)) => pid,
             None | Some(Claim::Revoked) => None,
         };
+        let pid = folder.ledger().mark(name)?.runner().or(claimed);
         let process = pid.and_then(|pid| {
             let process = pidfd::open(pid).ok()?;
-            remains::belongs(pid, pid, name).then_some(process)
+            // A command may have removed the lock of a runner that lives.
+            let is_runner = is_held || remains::is_runner(pid, folder.path());
+            (is_runner && remains::belongs(pid, pid, name)).then_some(process)
         });
         // Looked at after the pid was opened: who lived then has it still.
-        if !folder.is_held()? {
+        if if is_held { !folder.is_held()? } else { process.is_none() } {
             return Ok(None);
         }
         let life = process.and_then(|process| pidfd::watch(process).ok()).map_or(Life::Lock, Life::Other);
@@ -183,18 +185,27 @@ async fn free(folder: Folder) -> io::Result<()> {
     receiver.await.map_err(io::Error::other)?
 }
 
-/// What a runner that does not live any more has left.
+/// What a runner that does not live any more has left. That it has not begun its command only the ledger can tell: what is
+/// absent in the folder may have been removed.
 pub(super) async fn left(folder: &Folder, name: Name, reason: Option<io::Error>) -> Left {
     let folder = folder.clone();
-    let read = move || Ok((Exit::of(&folder)?, folder.claimed()?));
-    match spawn_blocking(read).await.map_err(io::Error::other).flatten() {
-        Ok((Some(exit), _)) => Left::Ended(Box::new(exit)),
-        Ok((None, None | Some(Claim::Revoked))) => Left::NeverBegun(reason),
-        Ok((None, Some(Claim::Runner(None)))) => Left::Unknown,
-        Ok((None, Some(Claim::Runner(Some(session))))) => {
+    let read = move || match Exit::of(&folder)? {
+        Some(exit) => Ok(Err(exit)),
+        None => Ok(Ok((folder.ledger().mark(name)?, folder.claimed()?))),
+    };
+    let session = match spawn_blocking(read).await.map_err(io::Error::other).flatten() {
+        Ok(Err(exit)) => return Left::Ended(Box::new(exit)),
+        Ok(Ok((Mark::NotBegun, _))) => return Left::NeverBegun(reason),
+        Ok(Ok((Mark::Begun(runner), _))) => Some(runner),
+        Ok(Ok((Mark::Unknown, Some(Claim::Runner(runner))))) => runner,
+        Ok(Ok((Mark::Unknown, None | Some(Claim::Revoked)))) => None,
+        Err(error) => return unknown(name, &error),
+    };
+    match session {
+        Some(session) => {
             remains::end(session, name).await.map_or_else(|error| unknown(name, &error), |()| Left::Unknown)
         }
-        Err(error) => unknown(name, &error),
+        None => Left::Unknown,
     }
 }
 

@@ -37,15 +37,12 @@ const fn is_enough(status: u16) -> bool {
 /// A JSON document tells by itself whether it is whole; of anything else only the framing tells.
 fn is_cut(headers: &HeaderMap, body: &[u8], end: BodyEnd) -> bool {
     let text = body.trim_ascii_start();
-    match (text.first(), end) {
-        (_, BodyEnd::Limit) => false,
-        (Some(b'{' | b'['), BodyEnd::Complete) => is_begin_of_json(text),
-        (Some(b'{' | b'['), BodyEnd::Broken) => {
-            is_begin_of_json(text) || serde_json::from_slice::<serde_json::Value>(text).is_err()
-        }
-        (None, BodyEnd::Complete) => announces_json(headers) && !has_length(headers),
-        (Some(_), BodyEnd::Complete) => false,
-        (_, BodyEnd::Broken) => true,
+    let is_json = matches!(text.first(), Some(b'{' | b'['));
+    match end {
+        BodyEnd::Limit => false,
+        BodyEnd::Complete if text.is_empty() => announces_json(headers) && !has_length(headers),
+        BodyEnd::Complete => is_json && is_begin_of_json(text),
+        BodyEnd::Broken => !is_json || serde_json::from_slice::<serde_json::Value>(text).is_err(),
     }
 }
 
@@ -71,8 +68,16 @@ mod tests {
     }
 
     const EXPLAINED: [(u16, &str, FailureClass); 4] = [
-        (404, r#"{"error":{"message":"The model `ü` does not exist","code":"model_not_found"}}"#, FailureClass::ModelNotFound),
-        (400, r#"{"error":{"message":"bad","code":"content_filter","n":-1.5e3}}"#, FailureClass::ContentRefused),
+        (
+            404,
+            r#"{"error":{"message":"The model `ü` does not exist","code":"model_not_found"}}"#,
+            FailureClass::ModelNotFound,
+        ),
+        (
+            400,
+            r#"{"error":{"message":"bad","code":"content_filter","n":-1.5e3}}"#,
+            FailureClass::ContentRefused,
+        ),
         (403, r#"[{"error":{"code":403,"message":"no"}}]"#, FailureClass::Auth),
         (302, r#"{"to":"/"}"#, FailureClass::NotAnApi),
     ];
@@ -94,7 +99,11 @@ mod tests {
         }
         for text in ["", "404 page", "<html>"] {
             assert_eq!(class(404, &none, text.as_bytes(), BodyEnd::Broken), FailureClass::Cut, "{text}");
-            assert_eq!(class(404, &none, text.as_bytes(), BodyEnd::Complete), FailureClass::NotAnApi, "{text}");
+            assert_eq!(
+                class(404, &none, text.as_bytes(), BodyEnd::Complete),
+                FailureClass::NotAnApi,
+                "{text}"
+            );
         }
     }
 
@@ -102,9 +111,18 @@ mod tests {
     fn a_status_that_needs_no_explanation_decides() {
         let none = HeaderMap::new();
         let rate = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
-        for (status, expected) in [(401, FailureClass::Auth), (429, rate), (500, FailureClass::Server), (503, FailureClass::Overloaded)] {
+        for (status, expected) in [
+            (401, FailureClass::Auth),
+            (429, rate),
+            (500, FailureClass::Server),
+            (503, FailureClass::Overloaded),
+        ] {
             for body in ["", "{\"err", "<ht"] {
-                assert_eq!(class(status, &none, body.as_bytes(), BodyEnd::Broken), expected, "{status} {body}");
+                assert_eq!(
+                    class(status, &none, body.as_bytes(), BodyEnd::Broken),
+                    expected,
+                    "{status} {body}"
+                );
             }
         }
     }

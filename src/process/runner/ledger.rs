@@ -1,0 +1,290 @@
+//! The ledger of begun commands: one file beside the spool, `begun` in the state directory.
+//!
+//! A runner writes the name of its attempt into it, and its pid, after `started` was made and before the command runs. So
+//! a command can remove its spool folder, but not the fact that it was begun: the ledger says that an attempt was *not*
+//! begun only if it is there, whole, and older than the run. Whoever removes the ledger removes that proof for all runs
+//! that were accepted before it is made again.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Read as _, Write as _},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use hermod_actors::model::RunId;
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::Pid,
+};
+
+use super::files::Name;
+
+pub(super) const FILE: &str = "begun";
+const MAGIC: &str = "hermod-begun 1 ";
+/// Bytes that the first line has at most.
+const MAX_HEAD: u64 = 64;
+/// Bytes from which on the entries of runs that are not open are left out.
+const LARGE: u64 = 64 << 10;
+/// Bytes that are read: far more than the entries of all open runs.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What the ledger says of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Its command was not begun.
+    NotBegun,
+    /// Its command was begun, by the runner with this pid.
+    Begun(Pid),
+    /// It cannot tell: it is not there, is damaged, or is younger than the run.
+    Unknown,
+}
+
+impl Mark {
+    pub(super) const fn runner(self) -> Option<Pid> {
+        match self {
+            Self::Begun(pid) => Some(pid),
+            Self::NotBegun | Self::Unknown => None,
+        }
+    }
+}
+
+/// The ledger of one state directory.
+#[derive(Debug, Clone)]
+pub(super) struct CommandLedger(PathBuf);
+
+/// What is in the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LedgerEntries {
+    /// When the ledger was made, in milliseconds of the wall clock.
+    since_ms: u64,
+    begun: Vec<(Name, Pid)>,
+}
+
+impl CommandLedger {
+    /// The ledger beside this spool.
+    pub(super) fn of_spool(spool: &Path) -> Self {
+        Self(spool.with_file_name(FILE))
+    }
+
+    /// Makes the ledger, unless it is there. One that is damaged is replaced, and speaks only for later runs.
+    pub(super) fn ensure(&self) -> io::Result<()> {
+        if self.has_head()? {
+            return Ok(());
+        }
+        let state = self.0.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        fs::DirBuilder::new().recursive(true).create(state)?;
+        let (mut file, part) = self.part()?;
+        let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        file.write_all(format!("{MAGIC}{}\n", now.as_millis()).as_bytes())?;
+        fs::rename(part, &self.0)
+    }
+
+    /// Notes that a command is about to run. `NotFound` if there is no ledger.
+    pub(super) fn begin(&self, attempt: &str, runner: Pid) -> io::Result<()> {
+        let mut file = self.locked()?;
+        // A line of its own also behind one that was cut.
+        file.write_all(format!("\n{attempt} {}\n", runner.as_raw_pid()).as_bytes())
+    }
+
+    /// What is known of an attempt.
+    pub(super) fn mark(&self, name: Name) -> io::Result<Mark> {
+        let entries = match self.read() {
+            Ok(Some(entries)) => entries,
+            Ok(None) => return Ok(Mark::Unknown),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Mark::Unknown),
+            Err(error) => return Err(error),
+        };
+        let begun = entries.begun.iter().rev().find(|(begun, _)| *begun == name);
+        Ok(match begun {
+            Some((_, runner)) => Mark::Begun(*runner),
+            None if accepted_ms(name.call.run) > entries.since_ms => Mark::NotBegun,
+            None => Mark::Unknown,
+        })
+    }
+
+    /// All attempts that were begun, as far as they are kept.
+    pub(super) fn begun(&self) -> Vec<(Name, Pid)> {
+        self.read().ok().flatten().unwrap_or_default().begun
+    }
+
+    /// Leaves out what belongs to no open run, if the file is large.
+    pub(super) fn shorten(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<()> {
+        if !fs::metadata(&self.0).is_ok_and(|file| file.len() > LARGE) {
+            return Ok(());
+        }
+        let _locked = self.locked()?;
+        let Some(LedgerEntries { since_ms, begun }) = self.read()? else { return Ok(()) };
+        let (file, part) = self.part()?;
+        let mut file = BufWriter::new(file);
+        writeln!(file, "{MAGIC}{since_ms}")?;
+        for (name, runner) in begun.iter().filter(|(name, _)| is_open(name.call.run)) {
+            writeln!(file, "{name} {}", runner.as_raw_pid())?;
+        }
+        file.flush()?;
+        fs::rename(part, &self.0)
+    }
+
+    fn has_head(&self) -> io::Result<bool> {
+        let mut head = Vec::new();
+        match File::open(&self.0) {
+            Ok(file) => file.take(MAX_HEAD).read_to_end(&mut head)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let head = String::from_utf8_lossy(&head);
+        Ok(head.split_once('\n').is_some_and(|(head, _)| since_ms(head).is_some()))
+    }
+
+    /// `None` if it is damaged.
+    fn read(&self) -> io::Result<Option<LedgerEntries>> {
+        let mut bytes = Vec::new();
+        File::open(&self.0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Ok(None);
+        }
+        Ok(LedgerEntries::parse(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// The file, to append to. The lock belongs to the file that has the name now.
+    fn locked(&self) -> io::Result<File> {
+        loop {
+            let file = OpenOptions::new().append(true).open(&self.0)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            let (own, named) = (file.metadata()?, fs::metadata(&self.0)?);
+            if (own.dev(), own.ino()) == (named.dev(), named.ino()) {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// What is to take its place.
+    fn part(&self) -> io::Result<(File, PathBuf)> {
+        let part = self.0.with_extension("part");
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        Ok((file, part))
+    }
+}
+
+impl LedgerEntries {
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let since_ms = since_ms(lines.next()?)?;
+        let entry = |line: &str| {
+            let (name, runner) = line.split_once(' ')?;
+            Some((name.parse().ok()?, Pid::from_raw(runner.parse().ok().filter(|pid| *pid > 0)?)?))
+        };
+        Some(Self { since_ms, begun: lines.filter_map(entry).collect() })
+    }
+}
+
+fn since_ms(head: &str) -> Option<u64> {
+    head.strip_prefix(MAGIC)?.parse().ok()
+}
+
+/// When a run was accepted, by its id.
+fn accepted_ms(run: RunId) -> u64 {
+    u64::try_from(run.bits() >> 80).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::CallId;
+    use rustix::process::getpid;
+
+    use super::*;
+
+    fn ledger() -> (tempfile::TempDir, CommandLedger) {
+        let state = tempfile::tempdir().unwrap();
+        let ledger = CommandLedger::of_spool(&state.path().join("state/spool"));
+        (state, ledger)
+    }
+
+    /// An attempt of a run that was accepted then.
+    fn name(accepted_ms: u64, n: u32) -> Name {
+        let run = RunId::from_bits(u128::from(accepted_ms) << 80);
+        Name { call: CallId { run, iteration: 1, n }, attempt: 1 }
+    }
+
+    const LATER: u64 = 1 << 47;
+
+    #[test]
+    fn it_speaks_for_runs_that_are_younger() {
+        let (_state, ledger) = ledger();
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::Unknown, "there is none");
+        assert_eq!(ledger.begin("x", getpid()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        ledger.ensure().unwrap();
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::NotBegun);
+        assert_eq!(ledger.mark(name(1, 1)).unwrap(), Mark::Unknown, "it was accepted before");
+        for accepted in [1, LATER] {
+            ledger.begin(&name(accepted, 2).to_string(), getpid()).unwrap();
+            assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), Mark::Begun(getpid()));
+        }
+        // It is not made anew.
+        ledger.ensure().unwrap();
+        assert_eq!(ledger.begun().len(), 2);
+    }
+
+    #[test]
+    fn one_that_was_removed_or_damaged_proves_nothing_for_older_runs() {
+        for damage in [
+            (|path: &Path| fs::remove_file(path).unwrap()) as fn(&Path),
+            |path| fs::write(path, "").unwrap(),
+            |path| fs::write(path, [0; 100]).unwrap(),
+            |path| fs::write(path, "hermod-begun 2 0\n").unwrap(),
+        ] {
+            let (_state, ledger) = ledger();
+            ledger.ensure().unwrap();
+            let since_ms = || LedgerEntries::parse(&fs::read_to_string(&ledger.0).unwrap()).unwrap().since_ms;
+            let accepted = since_ms() + 1;
+            ledger.begin(&name(accepted, 1).to_string(), getpid()).unwrap();
+            damage(&ledger.0);
+            assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), Mark::Unknown);
+            ledger.ensure().unwrap();
+            // The clock of files may have ticks of several milliseconds.
+            while since_ms() < accepted {
+                fs::remove_file(&ledger.0).unwrap();
+                ledger.ensure().unwrap();
+            }
+            assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), Mark::Unknown);
+            assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::NotBegun);
+        }
+    }
+
+    #[test]
+    fn what_was_cut_costs_no_other_entry() {
+        let (_state, ledger) = ledger();
+        ledger.ensure().unwrap();
+        let cut = OpenOptions::new().append(true).open(&ledger.0).unwrap();
+        (&cut).write_all(&name(LATER, 7).to_string().as_bytes()[..20]).unwrap();
+        ledger.begin(&name(LATER, 1).to_string(), getpid()).unwrap();
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::Begun(getpid()));
+        assert_eq!(ledger.mark(name(LATER, 7)).unwrap(), Mark::NotBegun);
+    }
+
+    #[test]
+    fn a_large_one_keeps_what_is_open_though_others_write() {
+        let (_state, ledger) = ledger();
+        ledger.ensure().unwrap();
+        let open = RunId::from_bits(u128::from(LATER) << 80);
+        let writers: Vec<_> = (0..4_u32)
+            .map(|of| {
+                let ledger = ledger.clone();
+                std::thread::spawn(move || {
+                    for n in 0..500 {
+                        ledger.begin(&name(LATER, of * 1_000 + n).to_string(), getpid()).unwrap();
+                        ledger.begin(&name(LATER + 1, of * 1_000 + n).to_string(), getpid()).unwrap();
+                    }
+                })
+            })
+            .collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            ledger.shorten(|run| run == open).unwrap();
+        }
+        ledger.shorten(|run| run == open).unwrap();
+        let kept = ledger.begun().into_iter().filter(|(name, _)| name.call.run == open).count();
+        assert_eq!(kept, 2_000);
+        assert!(fs::metadata(&ledger.0).unwrap().len() < 4_000 * 50);
+    }
+}
