@@ -133,8 +133,14 @@ impl Unusable {
 /// What a request consists of that cannot be made short enough, in estimated tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Irreducible {
-    /// What the request may have.
+    /// What the request may have: the window without what is left for the answer.
     pub limit: u64,
+    /// What the model can read and write in one call, by what is known or was found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// What is left for the answer at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
     /// The system prompt.
     pub system: u64,
     /// What is said of the tools.
@@ -147,13 +153,27 @@ pub struct Irreducible {
 
 impl fmt::Display for Irreducible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, system, tools, request, last } = self;
+        let Self { limit, window, output, system, tools, request, last } = self;
+        let sum = system.saturating_add(*tools).saturating_add(*request).saturating_add(*last);
+        let fit = match window.zip(*output) {
+            Some((window, output)) => format!(
+                "{limit} fit (a window of {window} less {output} for the answer, and nothing kept back for a compression)"
+            ),
+            None => format!("{limit} fit"),
+        };
+        if sum > *limit {
+            write!(f, "irreducible: the request cannot be made shorter than {sum} tokens, and {fit}")?;
+        } else {
+            write!(
+                f,
+                "irreducible: the provider refuses the request as too long; it cannot be made shorter than about {sum} \
+                 tokens, and by what is known of the model {fit}"
+            )?;
+        }
         write!(
             f,
-            "irreducible: the request cannot be made shorter than {} tokens, and {limit} fit: system prompt {system}, tools \
-             {tools}, the present request {request}, the last answer with its results {last}; shorten the largest of them, \
-             or take a model with a larger window",
-            system + tools + request + last
+            ": system prompt {system}, tools {tools}, the present request {request}, the last answer with its results {last}; \
+             shorten the largest of them, or take a model with a larger window"
         )
     }
 }

@@ -137,7 +137,7 @@ impl Turn {
             exhausted: None,
             stopping: None,
             unshown: None,
-            compacting: Compacting::first(1, (0, 0)),
+            compacting: Compacting::of_new_run(self.unused_summary.take()),
             asked_since: None,
             step: Step::Asking(Asking::first(0)),
         };
@@ -164,6 +164,7 @@ impl Turn {
             Step::Said(_) | Step::Asking(_) | Step::Acting(_) => self.history.close(&ended.ended),
         }
         if let Phase::Running(run) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            self.unused_summary.clone_from(&run.compacting.summary);
             self.keep(run, ended, now);
         }
         let queue = &self.queue;

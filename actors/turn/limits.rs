@@ -11,6 +11,9 @@ const LEAST_OUTPUT: u64 = 256;
 /// After an answer that was cut off twice the output is asked for, up to this.
 const MOST_OUTPUT: u64 = 32_768;
 
+/// The room that a request leaves for its answer at least, in tokens; at most a quarter of the window.
+const SHORTEST_ANSWER: u64 = 1_024;
+
 /// The grace call asks for no more output than this.
 const GRACE_OUTPUT: u64 = 4_096;
 
@@ -27,10 +30,10 @@ pub(super) struct Estimate {
 }
 
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
-/// what is left, and to what the model can write.
+/// what is left, to what the model can write, and to what its window has room for.
 pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
     let (likely, input) = (read(run, turn, model), input(run, turn, model));
-    let wanted = wanted_output(run, model);
+    let wanted = wanted_output(run, model).min(answer_room(run, turn, (model, likely)));
     let price = run.spec.traits_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
@@ -42,6 +45,18 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
     let known = price.filter(|price| price.holds_for(likely));
     let usd = money(run, known, (input, max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
+}
+
+/// The tokens that the window has for the answer to a request that likely reads so many.
+fn answer_room(run: &Run, turn: &Turn, (model, likely): (&ModelRef, u64)) -> u64 {
+    let Some(window) = turn.window(run, model) else { return u64::MAX };
+    let left = window.saturating_sub(likely.saturating_add(likely / 16));
+    left.max(shortest_answer(run, model, window))
+}
+
+/// The tokens that a request leaves for its answer at least, in a window of so many.
+pub(super) fn shortest_answer(run: &Run, model: &ModelRef, window: u64) -> u64 {
+    wanted_output(run, model).min(SHORTEST_ANSWER).min(window / 4).max(1)
 }
 
 /// What the run's own limits leave no room for, if the grace call is to fit behind another call of it: that call is not

@@ -72,6 +72,8 @@ pub(crate) struct Turn {
     history: History,
     /// What stands for the part of it that is gone.
     summary: Option<Arc<str>>,
+    /// What the last run has summarised and its view has not shown: the next run goes on with it.
+    unused_summary: Option<compaction::PrefixSummary>,
     /// What was found out about the models that were asked.
     learned: imbl::Vector<learned::Learned>,
     /// What its model means to do.
@@ -121,6 +123,7 @@ impl Turn {
             active_ms: 0,
             history: History::default(),
             summary: None,
+            unused_summary: None,
             learned: imbl::Vector::new(),
             todo: Arc::default(),
             artifacts: ArtifactHashes::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Compacting, FIRST, Need};
+use super::{Compacting, FIRST, Need, PrefixSummary};
 use crate::{
     model::{
         Body, ContextCompacted, FROM_RUNTIME, ModelFailed, Now, Place, Rung, SummaryAnswered, SummaryStarted,
@@ -49,14 +49,14 @@ impl Turn {
         let Phase::Running(run) = &mut self.phase else { return };
         run.usage.add(&answered.usage.unwrap_or_default());
         let links = run.spec.compression.as_deref().map_or(0, |compression| compression.chain.len());
-        let Compacting { asking, upto, told, chunks, unusable, given_up, .. } = &mut run.compacting;
+        let Compacting { asking, upto, summary, unusable, given_up, .. } = &mut run.compacting;
         let spent = asking.started().map(|started| started.spent(answered.usage.as_ref()));
         run.spent.add(&spent.unwrap_or_default());
         asking.attempt = answered.attempt + 1;
         asking.state = Asked::Wanted(None);
         if answered.unusable.is_none() {
-            *told = Some((*upto, Arc::clone(&answered.text)));
-            *chunks += 1;
+            let calls = summary.as_ref().map_or(0, |summary| summary.calls) + 1;
+            *summary = Some(PrefixSummary { upto: *upto, text: Arc::clone(&answered.text), calls });
             *unusable = 0;
         } else {
             *unusable += 1;
@@ -93,9 +93,9 @@ impl Turn {
         if let Phase::Running(run) = &mut self.phase
             && is_ahead
         {
-            let Compacting { asking, unusable, given_up, not_ahead, .. } = &mut run.compacting;
+            let Compacting { asking, aim, unusable, given_up, not_ahead, .. } = &mut run.compacting;
             *asking = Asking { attempt: asking.attempt, ..Asking::first(0) };
-            (*unusable, *given_up, *not_ahead) = (0, false, true);
+            (*aim, *unusable, *given_up, *not_ahead) = (None, 0, false, true);
         }
     }
 
@@ -116,7 +116,8 @@ impl Turn {
         let size = limits::request_bytes(run, self);
         let size = (size, self.next_density(run).weight(size));
         if let Phase::Running(run) = &mut self.phase {
-            run.compacting = Compacting::first(run.compacting.nth + 1, size);
+            let summary = run.compacting.summary.take().filter(|_| matches!(compacted.by, Rung::Elided));
+            run.compacting = Compacting { summary, ..Compacting::first(run.compacting.nth + 1, size) };
             if let Step::Asking(asking) = &mut run.step {
                 (asking.is_too_long, asking.pressure) = (false, None);
             }

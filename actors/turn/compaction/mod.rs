@@ -11,7 +11,7 @@ mod rungs;
 use std::sync::Arc;
 
 use crate::{
-    model::{CallId, Density, ModelRef, Place},
+    model::{CallId, Compression, Density, ModelRef, Place},
     turn::{
         asking::{Asked, Asking},
         run::{Run, Step},
@@ -32,10 +32,8 @@ pub(super) struct Compacting {
     pub(super) upto: Place,
     /// Up to where the summary is to reach, once a call for it was started.
     pub(super) aim: Option<Place>,
-    /// Up to where there is a summary, and it.
-    pub(super) told: Option<(Place, Arc<str>)>,
-    /// The calls that have added to it.
-    pub(super) chunks: u32,
+    /// What was summarised so far. The view shows it from the trigger on.
+    pub(super) summary: Option<PrefixSummary>,
     /// Unusable answers in a row of the link that is asked.
     pub(super) unusable: u32,
     /// Whether nobody is asked for a summary any more.
@@ -46,15 +44,28 @@ pub(super) struct Compacting {
     size: (usize, u64),
 }
 
+/// A summary of the oldest part of a conversation, which no request shows yet.
+#[derive(Debug, Clone)]
+pub(in crate::turn) struct PrefixSummary {
+    /// The first place that it does not cover.
+    pub(in crate::turn) upto: Place,
+    /// The summary.
+    pub(in crate::turn) text: Arc<str>,
+    /// The calls that made it.
+    calls: u32,
+}
+
 /// What a view needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// Nothing.
     Nothing,
-    /// To be compressed up to here some time soon.
+    /// A summary up to here, for when the trigger is reached.
     Soon(Place),
     /// To be compressed up to here before the model is asked again.
     Now(Place),
+    /// To lose what is before here, without a summary: that is all that can go, and too little to be summarised.
+    Drop(Place),
     /// It is too long, and nothing of it may go.
     Hopeless,
 }
@@ -65,7 +76,7 @@ pub(super) struct Room {
     /// Over this the view is compressed.
     pub(super) trigger: usize,
     /// Over this no request is made.
-    pub(super) hard: usize,
+    pub(super) most: usize,
     /// What a summary may have, in tokens.
     pub(super) summary: u64,
     window: usize,
@@ -73,14 +84,13 @@ pub(super) struct Room {
 }
 
 impl Compacting {
-    pub(super) const fn first(nth: u32, size: (usize, u64)) -> Self {
+    const fn first(nth: u32, size: (usize, u64)) -> Self {
         Self {
             nth,
             asking: Asking::first(0),
             upto: Place { round: 0, step: 0 },
             aim: None,
-            told: None,
-            chunks: 0,
+            summary: None,
             unusable: 0,
             given_up: false,
             not_ahead: false,
@@ -88,10 +98,27 @@ impl Compacting {
         }
     }
 
-    /// The summary, if it reaches as far as it should.
-    pub(super) fn ready(&self) -> Option<(Place, &Arc<str>)> {
-        let (place, summary) = self.told.as_ref()?;
-        (Some(*place) >= self.aim).then_some((*place, summary))
+    /// The state at the begin of a run, with a summary that an earlier run of the session has paid for.
+    pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
+        Self { summary, ..Self::first(1, (0, 0)) }
+    }
+
+    /// Whether leaving out long results may be enough: until a summary was asked for.
+    const fn may_elide(&self) -> bool {
+        self.asking.since.is_none()
+    }
+
+    /// Whether the view is larger by an eighth than the last compression has left it.
+    fn has_grown(&self, room: Room, size: usize) -> bool {
+        let (bytes, weight) = self.size;
+        // A view that was found to have more tokens has grown without another byte.
+        let is_heavier = room.density.weight(size) > weight.saturating_add(weight / 8);
+        size > bytes + bytes / 8 || is_heavier
+    }
+
+    /// The summary, if it covers everything before `to`.
+    pub(super) fn summary_to(&self, to: Place) -> Option<&PrefixSummary> {
+        self.summary.as_ref().filter(|summary| summary.upto >= to)
     }
 }
 
@@ -101,7 +128,7 @@ impl Room {
         self.trigger / 2
     }
 
-    /// From here on a summary is made ahead, and the model is told.
+    /// From here on a summary is made ahead, and requests say how full the view is.
     const fn pressure(self) -> usize {
         self.trigger / 10 * 7
     }
@@ -121,6 +148,17 @@ impl Run {
             }
             Step::Acting(_) | Step::Said(_) => false,
         }
+    }
+
+    /// Whether a provider has refused the request of the present call for its length, and the view is the same still.
+    const fn is_refused_as_too_long(&self) -> bool {
+        matches!(&self.step, Step::Asking(asking) if asking.is_too_long)
+    }
+
+    /// Whether a model may still be asked for a summary.
+    fn can_be_summarised(&self) -> bool {
+        let has_models = |compression: &Arc<Compression>| !compression.chain.is_empty();
+        !self.compacting.given_up && self.spec.compression.as_ref().is_some_and(has_models)
     }
 
     /// Whether nothing is to be done about its view any more.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Compacting, Need, Room};
+use super::{Need, PrefixSummary, Room};
 use crate::{
     model::{
         Attempt, Body, CallId, Cause, ContextCompacted, Ended, Failure, FailureClass, Hasher, ModelFailed,
@@ -32,37 +32,40 @@ impl Draft {
 
     fn compress_once(&mut self) -> bool {
         let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.is_over()) else { return false };
-        let Compacting { chunks, given_up, asking, .. } = &run.compacting;
-        // What was asked for is taken, also where its own usage has shown that it was not needed yet: the run has paid for it.
-        if let Some((place, summary)) = run.compacting.ready() {
-            let by = if *chunks > 1 { Rung::Chunked } else { Rung::Summarised };
-            let summary = Some(Arc::clone(summary));
-            self.compact(by, place, summary);
+        if let Some(PrefixSummary { upto, text, calls }) = self.turn.summary_in_time(run) {
+            let by = if *calls > 1 { Rung::Chunked } else { Rung::Summarised };
+            let (upto, text) = (*upto, Arc::clone(text));
+            self.compact(by, upto, Some(text));
             return true;
         }
-        let (to, now) = match self.turn.need(run) {
-            Need::Nothing => return false,
+        let room = self.turn.room(run);
+        let size = limits::request_bytes(run, &self.turn);
+        let elided = |to: Place| size.saturating_sub(self.turn.history.elidable(to));
+        match self.turn.need(run) {
+            Need::Nothing | Need::Soon(_) => false,
             Need::Hopeless => {
                 let parts = self.turn.irreducible(run);
                 self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
-                return false;
+                false
             }
-            Need::Soon(to) => (to, false),
-            Need::Now(to) => (to, true),
-        };
-        let target = self.turn.room(run).map_or(0, Room::target);
-        let size = limits::request_bytes(run, &self.turn);
-        if asking.since.is_none() && size.saturating_sub(self.turn.history.elidable(to)) <= target {
-            self.compact(Rung::Elided, to, None);
-            return true;
+            Need::Now(to) if run.compacting.may_elide() && elided(to) <= room.map_or(0, Room::target) => {
+                self.compact(Rung::Elided, to, None);
+                true
+            }
+            Need::Now(to) if run.can_be_summarised() => {
+                debug_assert!(run.compacting.summary_to(to).is_none(), "a summary is not taken");
+                false
+            }
+            Need::Drop(to) if elided(to) < size && room.is_some_and(|room| elided(to) <= room.most) => {
+                self.compact(Rung::Elided, to, None);
+                true
+            }
+            Need::Now(to) | Need::Drop(to) => {
+                let notes = self.turn.without_summary(run);
+                self.compact(Rung::Dropped, to, Some(notes));
+                true
+            }
         }
-        let nobody = run.spec.compression.as_deref().is_none_or(|compression| compression.chain.is_empty());
-        if now && (*given_up || nobody) {
-            let summary = self.turn.without(run);
-            self.compact(Rung::Dropped, to, Some(summary));
-            return true;
-        }
-        false
     }
 
     /// Whether a failed request can be made shorter.
@@ -125,9 +128,8 @@ impl Draft {
 
 impl Turn {
     /// What stands for what is left out without a summary.
-    fn without(&self, run: &Run) -> Arc<str> {
-        let notes = run.compacting.told.as_ref().map(|(_, notes)| notes).or(self.summary.as_ref());
-        let notes = notes.map_or_else(String::new, |notes| format!("{notes}\n\n"));
+    pub(super) fn without_summary(&self, run: &Run) -> Arc<str> {
+        let notes = self.notes(&run.compacting).map_or_else(String::new, |notes| format!("{notes}\n\n"));
         let marker = "[More of the conversation was left out here, and nobody could summarise it.]";
         let notes = notes.strip_suffix(&format!("{marker}\n\n")).unwrap_or(&notes);
         format!("{notes}{marker}").into()

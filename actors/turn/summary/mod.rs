@@ -67,12 +67,17 @@ impl Turn {
 
     /// Up to where there is a summary that a call goes on from.
     fn summarised(&self, compacting: &Compacting) -> Place {
-        compacting.told.as_ref().map_or(self.history.gone, |(place, _)| *place)
+        compacting.summary.as_ref().map_or(self.history.gone, |summary| summary.upto)
+    }
+
+    /// The latest summary, shown or not.
+    pub(in crate::turn) fn notes<'a>(&'a self, compacting: &'a Compacting) -> Option<&'a Arc<str>> {
+        compacting.summary.as_ref().map(|summary| &summary.text).or(self.summary.as_ref())
     }
 
     /// The notes so far, and what is to be added to them.
     fn material(&self, compacting: &Compacting, told: &str) -> String {
-        let notes = compacting.told.as_ref().map(|(_, notes)| notes).or(self.summary.as_ref());
+        let notes = self.notes(compacting);
         match notes {
             Some(notes) => format!("# The notes so far\n{notes}\n\n# The conversation since\n{told}"),
             None => format!("# The conversation\n{told}"),

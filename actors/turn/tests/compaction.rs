@@ -30,7 +30,7 @@ pub(super) enum Summariser {
 pub(super) struct Task {
     pub(super) driver: Driver,
     summariser: Summariser,
-    result: usize,
+    pub(super) result: usize,
     /// How many iterations go by before a summary is there.
     slow: u32,
     asked: u32,
@@ -79,7 +79,9 @@ impl Task {
         for n in self.driver.permit_all() {
             let content = format!("{iteration}: {}", "x".repeat(self.result));
             let end = CallEnd::ok(content);
-            self.driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end });
+            let Some((run, _)) = self.driver.turn.current() else { panic!("nothing runs") };
+            let call = CallId { run, iteration, n };
+            self.driver.feed(&Input::ToolEnded { call, attempt: 1, end });
         }
         self.driver.pass(10);
     }
@@ -106,7 +108,8 @@ impl Task {
                     continue;
                 }
             }
-            match effect {
+            let ahead = due.iter().find(|due| matches!(due, Effect::Seek { call, .. } if call.is_summary()));
+            match ahead.copied().unwrap_or(effect) {
                 Effect::Seek { call, .. } if call.is_summary() && self.halts => return,
                 Effect::Seek { call, attempt } => {
                     let candidates = self.driver.turn.candidates_of(call).unwrap();
@@ -137,7 +140,9 @@ impl Task {
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
         let size = tokens_of(request.text.len() as u64) + request.started.max_tokens;
-        assert!(size <= WINDOW, "a request for a summary of {size} tokens");
+        let Phase::Running(run) = &self.driver.turn.phase else { panic!("nothing runs") };
+        let window = self.driver.turn.window(run, &request.started.model).unwrap_or(WINDOW);
+        assert!(size <= window, "a request for a summary of {size} tokens");
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
         let text = match self.summariser {
@@ -169,7 +174,8 @@ impl Task {
         let Phase::Running(run) = &turn.phase else { panic!("nothing runs") };
         let input = tokens_of(limits::request_bytes(run, turn) as u64);
         let started = turn.asking().unwrap();
-        assert!(input + started.max_tokens <= WINDOW, "{input} + {} tokens", started.max_tokens);
+        let window = turn.window(run, &started.model).unwrap_or(WINDOW);
+        assert!(input + started.max_tokens <= window, "{input} + {} tokens", started.max_tokens);
         let (messages, _) = turn.render(Cursor::default());
         let mut grammar = Grammar::default();
         messages.iter().for_each(|message| grammar.take(message).unwrap());
@@ -319,9 +325,9 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
 }
 
-/// What a summary costs may show that the view was not too long yet: it is taken all the same, by the run that waited.
+/// What a summary costs may show that the view was not too long yet: it is kept until it is needed.
 #[test]
-fn a_summary_that_was_waited_for_is_taken_at_once() {
+fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let mut task = Task::new(Summariser::Good, 0, false);
     let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
     let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
@@ -336,14 +342,13 @@ fn a_summary_that_was_waited_for_is_taken_at_once() {
     let usage = Some(Usage { input_tokens: started.bytes / 8, ..Usage::default() });
     let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
     let records = driver.feed(&Input::Answered { started, answer, plans: Arc::new([]) });
-    assert_eq!(records, ["summary.answered", "context.compacted"]);
-    let Some(Body::ContextCompacted(compacted)) = driver.records.last().map(|record| &record.body) else {
-        panic!("no compression")
-    };
-    assert!(compacted.by == Rung::Summarised && compacted.waited_ms >= 1_500, "{compacted:?}");
+    assert_eq!(records, ["summary.answered"]);
     let Phase::Running(run) = &driver.turn.phase else { panic!("nothing runs") };
     let (room, before) = (driver.turn.room(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
     assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
+    assert!(run.compacting.summary.is_some());
+    let due = driver.turn.due(driver.now);
+    assert!(matches!(due[..], [Effect::Seek { call, .. }] if call.n == 0), "{due:?}");
 }
 
 /// A run ends with results that no request has shown, and goes on with a view that is too long: they are shown first.

@@ -1,5 +1,6 @@
 //! The core against single cases, and against any history of inputs.
 
+mod adoption;
 mod calls;
 mod cases;
 mod compaction;

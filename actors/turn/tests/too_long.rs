@@ -124,3 +124,99 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
     assert_eq!(compactions.len(), 1, "{compactions:?}");
     assert!(size(&task) < WIDE / 2, "{compactions:?}");
 }
+
+/// A model with a window of so many tokens that is asked by a strict provider: what a request reads and what it asks for
+/// must fit together.
+const STRICT: u64 = 16_000;
+/// What a request leaves for its answer at least.
+const ANSWER: u64 = 1_024;
+
+/// The run under way is asked until it ends, by a provider that refuses what does not fit. Says how often it refused.
+fn ask_strictly(driver: &mut Driver) -> usize {
+    let mut refused = 0;
+    while let Some((run, _)) = driver.turn.current() {
+        assert!(refused <= 3, "it is refused again and again");
+        let due = driver.turn.due(driver.now);
+        let Some(crate::turn::Effect::Seek { call, attempt }) = due.iter().find(|due| due.sought().is_some())
+        else {
+            panic!("{run} waits for {due:?}")
+        };
+        driver.lease(*call, *attempt);
+        let Some(started) = driver.turn.asking().cloned() else { continue };
+        if tokens_of(started.bytes) + started.max_tokens > STRICT {
+            refused += 1;
+            driver.fail(FailureClass::ContextTooLong { limit: Some(STRICT) });
+        } else {
+            driver.answer(0, EffectClass::Once);
+        }
+    }
+    refused
+}
+
+/// A request of so many bytes, behind `before` bytes that may go, is answered by the strict provider if it fits without them:
+/// when its window is configured, and when the provider names it.
+#[track_caller]
+fn check_fits(request: usize, before: usize) {
+    for window in [Some(STRICT), None] {
+        let mut driver = Driver::new();
+        let known = ModelTraits { window, ..ModelTraits::default() };
+        let (chain, traits) = (Vec::new(), Vec::new());
+        let compression = Compression { chain, traits, trigger: 50, protect_last: 20, ahead: true };
+        let change = |spec: &mut crate::model::RunSpec| {
+            spec.traits = vec![known];
+            spec.schema_bytes = 4_000;
+            spec.limits.max_tokens = 8_192;
+            spec.compression = Some(Arc::new(compression.clone()));
+        };
+        driver.submit_with(1, &"b".repeat(before.max(1)), change);
+        ask_strictly(&mut driver);
+        driver.submit_with(2, &"x".repeat(request), change);
+        let refused = ask_strictly(&mut driver);
+        let ended = driver.records.iter().rev().find_map(|record| match &record.body {
+            Body::RunEnded(ended) => Some(ended.ended.clone()),
+            _ => None,
+        });
+        let ended = ended.unwrap();
+        let told = ended.to_string();
+        assert!(window.is_none() || refused == 0, "{request} {before}: refused {refused} times: {told}");
+        // What stands for the first request when that is gone.
+        let stand_in = if before > 0 { 1_200 } else { 0 };
+        let least = tokens_of(request as u64) + 1_000;
+        if least + stand_in + ANSWER <= STRICT {
+            assert_eq!(ended.outcome, Outcome::Completed, "{request} {before} {window:?}: {told}");
+        } else if least + ANSWER > STRICT {
+            assert_eq!(ended.outcome, Outcome::Failed, "{request} {before} {window:?}: {told}");
+            let follows = "14976 fit (a window of 16000 less 1024 for the answer, and nothing kept back for a compression)";
+            assert!(told.contains(follows), "{told}");
+        }
+    }
+}
+
+#[test]
+fn what_fits_without_a_reserve_is_asked_for() {
+    for tokens in (500..=16_500).step_by(500) {
+        for before in [0, 400, 4_000, 16_000, 40_000] {
+            check_fits(tokens * 4, before);
+        }
+    }
+    // The request that was found to fail.
+    check_fits(9_873 * 4 - 4_000, 0);
+}
+
+#[test]
+fn a_request_that_is_refused_though_it_should_fit_says_so() {
+    let mut driver = Driver::new();
+    let (chain, traits) = (Vec::new(), Vec::new());
+    let compression = Compression { chain, traits, trigger: 50, protect_last: 20, ahead: true };
+    driver.submit_with(1, &"x".repeat(20_000), |spec| spec.compression = Some(Arc::new(compression)));
+    for attempt in 1..=4 {
+        driver.lease(model(1, 1), attempt);
+        driver.fail(FailureClass::ContextTooLong { limit: Some(STRICT) });
+    }
+    let ended = driver.records.iter().rev().find_map(|record| match &record.body {
+        Body::RunEnded(ended) => Some(ended.ended.to_string()),
+        _ => None,
+    });
+    let told = ended.unwrap();
+    assert!(told.contains("irreducible: the provider refuses the request as too long"), "{told}");
+}

@@ -1,0 +1,223 @@
+//! When a view switches to a summary, what requests say before it does, and what a summary outlives that waits for it.
+
+use super::{
+    compaction::{GOAL, Summariser, Task, WINDOW},
+    *,
+};
+use crate::model::{CallEnd, Compression, ContextCompacted, ModelTraits, Rung, StopReason};
+
+/// The tokens over which a view is compressed.
+const TRIGGER: u64 = WINDOW / 2;
+
+fn compacted(driver: &Driver) -> Vec<&ContextCompacted> {
+    let bodies = driver.records.iter().map(|record| &record.body);
+    bodies
+        .filter_map(
+            |body| if let Body::ContextCompacted(compacted) = body { Some(&**compacted) } else { None },
+        )
+        .collect()
+}
+
+fn started_summaries(driver: &Driver) -> usize {
+    driver.records.iter().filter(|record| matches!(record.body, Body::SummaryStarted(_))).count()
+}
+
+/// The percentage of the trigger that the request of the call under way names, and whether it urges.
+fn named_pressure(turn: &Turn) -> Option<(u64, bool)> {
+    let told = turn.postscript()?.prompt;
+    let (_, rest) = told.split_once("this conversation fills ")?;
+    let (percent, rest) = rest.split_once(" %")?;
+    Some((percent.parse().unwrap(), rest.contains("Write down now")))
+}
+
+/// In a task of 300 iterations with results of so many bytes, views switch at the trigger and not before. Between two
+/// compressions requests say at 70 % and at 85 % of the trigger how full the view is; with small steps both are seen.
+#[track_caller]
+fn check_switches(summariser: Summariser, (slow, ahead): (u32, bool), result: usize) {
+    let mut task = Task::new(summariser, slow, ahead);
+    task.result = result;
+    let mut seen: Vec<Vec<(u64, bool)>> = vec![Vec::new()];
+    for iteration in 1..=300 {
+        task.ask();
+        let times = compacted(&task.driver).len();
+        seen.resize(times + 1, Vec::new());
+        seen[times].extend(named_pressure(&task.driver.turn));
+        task.answer(iteration, usize::from(iteration < 300));
+    }
+    assert!(!task.driver.turn.has_work());
+    let compacted = compacted(&task.driver);
+    assert!(compacted.len() > 1, "{compacted:?}");
+    for compacted in &compacted {
+        assert!(compacted.before >= TRIGGER, "{compacted:?} of a trigger of {TRIGGER}");
+        assert!(compacted.after <= TRIGGER / 2, "{compacted:?} of a target of {}", TRIGGER / 2);
+    }
+    let all: Vec<(u64, bool)> = seen.concat();
+    assert!(all.iter().all(|(percent, urges)| (70..=100).contains(percent) && *urges == (*percent >= 85)));
+    for notes in &seen[..seen.len() - 1] {
+        let both = [false, true].map(|urgent| notes.iter().any(|(_, urges)| *urges == urgent));
+        assert_eq!(both, [true, true], "{notes:?}");
+    }
+}
+
+#[test]
+fn a_view_switches_at_the_trigger_and_requests_say_before_how_full_it_is() {
+    check_switches(Summariser::Good, (0, true), 500);
+    check_switches(Summariser::Good, (0, true), 1_800);
+    check_switches(Summariser::Good, (4, true), 1_800);
+    check_switches(Summariser::Good, (0, false), 1_800);
+    check_switches(Summariser::FailsEverySecond, (1, true), 500);
+    check_switches(Summariser::Silent, (1, true), 500);
+    check_switches(Summariser::Nobody, (0, true), 1_800);
+}
+
+/// A task whose summary is there, and whose view does not show it yet.
+fn waiting() -> Task {
+    let mut task = Task::new(Summariser::Good, 0, true);
+    // Results that are short enough to stay.
+    task.result = 500;
+    for iteration in 1.. {
+        task.ask();
+        let is_answered = |record: &Durable<Arc<Record>>| matches!(record.body, Body::SummaryAnswered(_));
+        if task.driver.records.iter().any(is_answered) {
+            break;
+        }
+        task.answer(iteration, 1);
+    }
+    assert_eq!((compacted(&task.driver).len(), started_summaries(&task.driver)), (0, 1));
+    task
+}
+
+/// Goes on until the view is compressed: with the summary that was there, which is not asked for again. That is so at the
+/// trigger, or where another run begins.
+#[track_caller]
+fn check_outlives(from: u64, then: impl FnOnce(&mut Task)) {
+    let mut task = waiting();
+    then(&mut task);
+    for _ in 0..300 {
+        if !compacted(&task.driver).is_empty() {
+            break;
+        }
+        let started = task.driver.turn.asking().unwrap().clone();
+        task.answer(started.call.iteration, 1);
+        task.ask();
+    }
+    let compacted = compacted(&task.driver);
+    assert!(compacted[0].by == Rung::Summarised && compacted[0].before >= from, "{compacted:?}");
+    assert!(compacted[0].after <= TRIGGER / 2, "{compacted:?}");
+    assert_eq!(started_summaries(&task.driver), 1);
+    assert!(task.driver.found("Goal: the keel. Progress").len() == 1);
+}
+
+#[test]
+fn a_summary_that_waits_for_the_trigger_outlives_what_happens_meanwhile() {
+    check_outlives(TRIGGER, |_| ());
+    check_outlives(TRIGGER, |task| {
+        task.driver.crash();
+        task.ask();
+    });
+    check_outlives(TRIGGER, |task| {
+        task.driver.steer(1, 2);
+    });
+    check_outlives(TRIGGER, |task| {
+        task.driver.fail(FailureClass::Overloaded);
+        task.driver.pass(60_000);
+        task.ask();
+    });
+    // The next run of the session, after one that has completed, and after one that was stopped.
+    check_outlives(TRIGGER / 10 * 7, |task| {
+        task.driver.answer(0, EffectClass::Once);
+        task.driver.crash();
+        task.driver.submit_with(2, "and the mast", |_| {});
+        task.ask();
+    });
+    check_outlives(TRIGGER / 10 * 7, |task| {
+        task.driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+        task.driver.submit_with(2, "and the mast", |_| {});
+        task.ask();
+    });
+}
+
+/// Another run begins with what is there, on a model with such a window. Says how the view was compressed before its
+/// `iteration`th call, if it was.
+fn next_run(window: u64, iterations: u32) -> (Task, Vec<ContextCompacted>) {
+    let mut task = waiting();
+    task.driver.answer(0, EffectClass::Once);
+    task.driver.submit_with(2, "and the mast", |spec| {
+        spec.chain = vec!["p/other".parse().unwrap()];
+        let known = ModelTraits { window: Some(window), ..ModelTraits::default() };
+        spec.traits = vec![known];
+        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
+        compression.traits = vec![known; 2];
+        spec.compression = Some(Arc::new(compression));
+    });
+    for iteration in 1..=iterations {
+        task.ask();
+        if iteration < iterations {
+            task.answer(iteration, 1);
+        }
+    }
+    let all = compacted(&task.driver).into_iter().cloned().collect();
+    (task, all)
+}
+
+#[test]
+fn a_summary_is_taken_by_a_model_with_another_window() {
+    // A smaller one: it is needed at once.
+    let (task, taken) = next_run(WINDOW / 4 * 3, 1);
+    assert_eq!(taken.iter().map(|taken| taken.by).collect::<Vec<_>>(), [Rung::Summarised]);
+    assert_eq!(started_summaries(&task.driver), 1);
+    // A larger one: it is not taken before the new trigger is reached, and then goes on where it ends.
+    let (_, taken) = next_run(WINDOW * 4, 1);
+    assert_eq!(taken, []);
+    let (task, taken) = next_run(WINDOW * 4, 700);
+    let first = &taken[0];
+    assert!(first.by == Rung::Chunked && first.before >= TRIGGER * 4, "{taken:?}");
+    assert!(first.after <= TRIGGER * 2, "{taken:?}");
+    let from = task.driver.records.iter().find_map(|record| match &record.body {
+        Body::SummaryStarted(started) if started.asked.call.run == run(2) => Some(started.upto),
+        _ => None,
+    });
+    assert!(from.is_some_and(|upto| upto > crate::model::Place::default()), "it was not asked to go on");
+}
+
+/// Between two runs a summary that is there is taken early if no more goes than a compression would take now. Short runs are
+/// the latest messages, which stay.
+#[test]
+fn between_runs_a_summary_is_not_taken_early_if_the_latest_messages_would_go() {
+    let mut task = Task::new(Summariser::Good, 0, true);
+    for n in 2..200 {
+        task.ask();
+        task.driver.answer(0, EffectClass::Once);
+        if !compacted(&task.driver).is_empty() {
+            break;
+        }
+        task.driver.submit_with(n, &"b".repeat(1_600), |_| {});
+    }
+    let taken = compacted(&task.driver);
+    assert!(taken.len() == 1 && taken[0].by == Rung::Summarised, "{taken:?}");
+    // The latest 20 messages are 10 runs, beside the one that begins.
+    let stayed = taken[0].run.bits() - 1 - u128::from(taken[0].to.round);
+    assert!(stayed >= 10 && taken[0].after <= TRIGGER / 2, "{taken:?}");
+    assert_eq!(started_summaries(&task.driver), 1);
+}
+
+/// One step carries the view far over the trigger, when a summary of less is there.
+#[test]
+fn a_summary_that_covers_too_little_goes_on_before_it_is_taken() {
+    for size in [10_000, 20_000, 30_000, 40_000] {
+        let mut task = waiting();
+        let started = task.driver.turn.asking().unwrap().clone();
+        let iteration = started.call.iteration;
+        task.driver.answer(3, EffectClass::Idempotent);
+        for n in task.driver.permit_all() {
+            let end = CallEnd::ok("y".repeat(size / 3));
+            task.driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end });
+        }
+        task.ask();
+        let taken = compacted(&task.driver);
+        let is_over = taken.iter().any(|taken| taken.before >= TRIGGER);
+        assert!(taken.iter().all(|taken| taken.after <= TRIGGER / 10 * 7), "{size}: {taken:?}");
+        assert!(is_over || size < 20_000, "{size}: {taken:?}");
+        assert!(task.driver.found(GOAL).len() == 1);
+    }
+}
