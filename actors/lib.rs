@@ -31,8 +31,8 @@ pub use policy::todo::TODO;
 pub use policy::{AnswerSource, Bill, Said, Visible};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest, RunResult, Runtime,
-    SessionChoice, Steered, Vitals, Watch, World, questions,
+    Defaults, FirstTask, KeyConflict, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest,
+    RunResult, Runtime, SessionChoice, Steered, TaskPart, Vitals, Watch, World, questions,
 };
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};

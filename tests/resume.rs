@@ -174,22 +174,26 @@ fn a_key_stands_for_one_run_whatever_happens() {
     let run = accepted.split(' ').nth(3).unwrap();
     running.signal(Signal::KILL);
     running.end();
-    // Unfinished, it goes on; another text changes nothing.
-    let output = world.run(&["run", &script, "--key", "k", "do something else"]);
+    // Another task with the key is refused, and the run does not go on for it.
+    let before = world.journal("last");
+    let other = ["run", &script, "--key", "k", "do something else"];
+    let expect = format!(
+        "--key `k` stands for run {run}, which has another text: its task is \"do it\", this one is \"do something else\""
+    );
+    world.fails(&other, 2, &expect);
+    world.fails(&["run", &script, "--key", "k", "--session", "s", "do it"], 2, "has another conversation");
+    assert_eq!(world.journal("last"), before);
+    // Unfinished, it goes on.
+    let output = world.run(&["run", &script, "--key", "k", "do it"]);
     let (answer, progress) = texts(&output);
     assert_eq!(answer, "[rehearsal] once: do it\n", "{progress}");
     assert!(progress.contains(&format!("known     key k stands for run {run}")), "{progress}");
-    assert!(
-        progress.contains("TEXT is another one than that of the first run, and is not used"),
-        "{progress}"
-    );
     // Ended, its result is told, without anything being asked.
     fs::remove_dir_all(world.state().join("scripts")).unwrap();
     let before = world.journal("last");
     let output = world.run(&["run", "--key", "k", "--json", "do it"]);
     let (result, progress) = texts(&output);
     assert_eq!(output.status.code(), Some(0), "{progress}");
-    assert!(!progress.contains("TEXT is another one"), "{progress}");
     let result = object(&result);
     assert_eq!((&result["run"], &result["answer"]), (&json!(run), &json!("[rehearsal] once: do it")));
     assert_eq!(world.journal("last"), before);

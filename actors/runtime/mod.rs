@@ -7,6 +7,7 @@ mod pictures;
 mod prompt;
 mod raise;
 mod read;
+mod repeat;
 mod request;
 mod submit;
 mod tree;
@@ -32,6 +33,7 @@ use crate::{
 pub use approvals::{Question, questions};
 pub use orders::Steered;
 pub use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
+pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
 pub use vitals::Vitals;
 pub use watch::Watch;

@@ -55,8 +55,8 @@ pub(super) async fn keep(
     Ok(())
 }
 
-/// No call has iteration 0.
-fn name(session: SessionId, run: RunId, n: u32) -> ArtifactName {
+/// The name of the picture at place `n` of a run. No call has iteration 0.
+pub(super) fn name(session: SessionId, run: RunId, n: u32) -> ArtifactName {
     ArtifactName { session, call: CallId { run, iteration: 0, n }, attempt: 0 }
 }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Body, Ended, ModelRef, ModelRow, Outcome, Record, RunId, RunRow, Seq, SessionId, SessionRow},
+    model::{
+        Body, Ended, ModelRef, ModelRow, Outcome, Record, RunAccepted, RunId, RunRow, Seq, SessionId,
+        SessionRow,
+    },
     persistence::{records_of, replay},
     policy::{Bill, said},
     port::{Read, ReadError, Rows},
@@ -33,6 +36,20 @@ impl Runtime {
         replay(&*self.journal, session, from, |seq, record| records.push((seq, Arc::clone(&*record))))
             .await?;
         Ok(records)
+    }
+
+    /// The record that accepted a run.
+    pub(super) async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, RunError> {
+        let what = Read::Records { session: row.session, from: row.first, max: 1 };
+        let Rows::Records(mut records) = self.journal.read(what).await? else { return Err(other_question()) };
+        match records.pop().map(|stored| Arc::unwrap_or_clone(stored.record)) {
+            Some(Record { body: Body::RunAccepted(accepted), .. }) => Ok(*accepted),
+            Some(_) | None => {
+                let (first, session) = (row.first, row.session);
+                let reason = format!("record {first} of session {session} accepts no run");
+                Err(RunError::Read(ReadError::Unavailable(reason)))
+            }
+        }
     }
 
     pub(super) async fn read_runs(&self, what: Read) -> Result<Vec<RunRow>, RunError> {

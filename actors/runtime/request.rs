@@ -9,6 +9,7 @@ use crate::{
     },
     policy::Said,
     port::{Artifacts, Clock, ContextEngine, FixedPrompt, Journal, Provider, ReadError, Space, Tool},
+    runtime::repeat::KeyConflict,
     session::NotAccepted,
     supervisor::Terminated,
     turn::NotRaised,
@@ -87,7 +88,7 @@ pub struct RunRequest {
     pub spec: Option<RunSpec>,
     /// The system prompt, if the session is new; what the default builds if absent.
     pub prompt: Option<Arc<str>>,
-    /// A repeated request with the same key gets the first one's run.
+    /// A name for this very task, not blank: a repeat gets the first run, and another task is a [`RunError::KeyConflict`].
     pub idempotency_key: Option<Arc<str>>,
 }
 
@@ -177,6 +178,9 @@ pub enum RunError {
     /// Its limits are not raised.
     #[error("the budget of run {0} is not raised: {1}")]
     NotRaised(RunId, NotRaised),
+    /// The idempotency key stands for a run with another task. Nothing was done.
+    #[error("idempotency_key {0}")]
+    KeyConflict(Box<KeyConflict>),
     /// It was not accepted.
     #[error(transparent)]
     NotAccepted(NotAccepted),

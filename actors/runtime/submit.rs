@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     model::{Dimension, RunId, RunSpec, SessionId, SessionRow},
     port::Read,
-    runtime::{RunError, RunRequest, Runtime, SessionChoice, pictures},
+    runtime::{RunError, RunRequest, Runtime, SessionChoice, pictures, repeat::FirstTask},
     session::{Accepted, Caller, NotAccepted, SessionMsg},
     supervisor::{NewSession, SessionsMsg},
     turn::{Input, repair},
@@ -29,7 +29,7 @@ impl Runtime {
     pub async fn submit(&self, request: RunRequest) -> Result<Accepted, RunError> {
         request.check()?;
         let permit = self.admit()?;
-        if let Some(first) = self.known(request.idempotency_key.as_ref()).await? {
+        if let Some(first) = self.known(&request).await? {
             return Ok(first);
         }
         self.check_space().await?;
@@ -80,12 +80,12 @@ impl Runtime {
                 .await;
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
-                Some(Err(NotAccepted::Duplicate(first))) => return self.accepted(first).await,
+                Some(Err(NotAccepted::Duplicate(first))) => return self.first(request, first).await,
                 // Another submission opened a session with this key first: this one belongs there.
                 Some(Err(NotAccepted::KeyTaken(_))) => place = self.resolve(&request.session).await?,
                 // What the session has may be this very request, handed in twice at the same time.
                 Some(Err(error @ NotAccepted::HasHistory(_))) => {
-                    let first = self.known(request.idempotency_key.as_ref()).await?;
+                    let first = self.known(request).await?;
                     return first.ok_or(RunError::NotAccepted(error));
                 }
                 Some(Err(error)) => return Err(RunError::NotAccepted(error)),
@@ -155,14 +155,22 @@ impl Runtime {
         }
     }
 
-    async fn known(&self, key: Option<&Arc<str>>) -> Result<Option<Accepted>, RunError> {
-        let Some(key) = key else { return Ok(None) };
-        let rows = self.read_runs(Read::RunOfKey(Arc::clone(key))).await?;
-        Ok(rows.first().map(|row| Accepted { run: row.id, session: row.session, at: row.accepted_at }))
+    /// The run of a request whose key is known.
+    async fn known(&self, request: &RunRequest) -> Result<Option<Accepted>, RunError> {
+        let Some(key) = &request.idempotency_key else { return Ok(None) };
+        match self.read_runs(Read::RunOfKey(Arc::clone(key))).await?.pop() {
+            Some(row) => self.first(request, row.id).await.map(Some),
+            None => Ok(None),
+        }
     }
 
-    async fn accepted(&self, run: RunId) -> Result<Accepted, RunError> {
+    /// The run that the key of a request stands for, if its task is that of the request.
+    async fn first(&self, request: &RunRequest, run: RunId) -> Result<Accepted, RunError> {
         let row = self.row(run).await?;
+        let (session, accepted) = (self.session(row.session).await?, self.accepted(&row).await?);
+        let first = FirstTask { row: &row, session: &session, accepted: &accepted };
+        let repeats = request.check_repeats(first, &*self.doors.wiring.tools.artifacts).await;
+        repeats.map_err(|conflict| RunError::KeyConflict(Box::new(conflict)))?;
         Ok(Accepted { run, session: row.session, at: row.accepted_at })
     }
 }
@@ -174,8 +182,18 @@ impl RunRequest {
         if self.input.trim().is_empty() {
             return invalid("input", "is empty; say what is to be done");
         }
-        if self.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
+        let is_blank = |text: &Arc<str>| text.trim().is_empty();
+        if self.task.as_ref().is_some_and(is_blank) {
             return invalid("task", "is empty; leave it out to have one made");
+        }
+        if self.spec.as_ref().is_some_and(|spec| self.task.is_none() && spec.task.trim().is_empty()) {
+            return invalid("spec.task", "is empty; name one, here or in the request");
+        }
+        if self.idempotency_key.as_ref().is_some_and(is_blank) {
+            return invalid("idempotency_key", "is empty; give the task a name of its own, or leave it out");
+        }
+        if matches!(&self.session, SessionChoice::Key(key) if is_blank(key)) {
+            return invalid("session", "has an empty key; give it one, or take a new session");
         }
         for (field, limit) in [("timeout", self.timeout), ("wall", self.wall)] {
             if limit.is_some_and(|limit| limit < Duration::from_millis(1)) {
@@ -301,6 +319,17 @@ mod tests {
         check(RunRequest::new(" "), Some("input: is empty; say what is to be done"));
         let task = RunRequest { task: Some("".into()), ..request() };
         check(task, Some("task: is empty; leave it out to have one made"));
+        let spec = Some(RunSpec { task: " ".into(), ..default() });
+        check(RunRequest { spec: spec.clone(), task: Some("t".into()), ..request() }, None);
+        let expect = Some("spec.task: is empty; name one, here or in the request");
+        check(RunRequest { spec, ..request() }, expect);
+        for blank in ["", " ", "\n\t", "\u{a0}"] {
+            let key = RunRequest { idempotency_key: Some(blank.into()), ..request() };
+            let expect = "idempotency_key: is empty; give the task a name of its own, or leave it out";
+            check(key, Some(expect));
+            let session = RunRequest { session: SessionChoice::Key(blank.into()), ..request() };
+            check(session, Some("session: has an empty key; give it one, or take a new session"));
+        }
         let timeout = RunRequest { timeout: Some(Duration::ZERO), ..request() };
         check(timeout, Some("timeout: is less than a millisecond; leave it out for none"));
     }

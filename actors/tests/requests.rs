@@ -3,12 +3,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use hermod_actors::{
-    AnswerSource, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
-    model::{Answer, AssistantMessage, Body, EffectClass, Failure, FailureClass, Finish, Message, Outcome},
+    AnswerSource, NotAccepted, RunError, RunRequest, Runtime, SessionChoice, TaskPart, World,
+    model::{
+        Answer, AssistantMessage, Body, EffectClass, Failure, FailureClass, Finish, Message, Outcome,
+        Thinking,
+    },
     port::{Journal, Tool},
     testkit::{
-        FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
+        FaultyJournal, JournalFault, MemoryArtifacts, MemoryJournal, ScriptedProvider, ScriptedTool, calls,
+        says, world,
     },
 };
 use serde_json::{Value, json};
@@ -98,6 +103,69 @@ async fn the_same_history_handed_in_twice_is_one_run() {
     };
     let (first, again) = tokio::join!(runtime.submit(request.clone()), runtime.submit(request));
     assert_eq!(first.unwrap().run, again.unwrap().run);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_with_another_task_is_refused() {
+    let journal = MemoryJournal::new();
+    let artifacts = Arc::new(MemoryArtifacts::default());
+    let process = async |journal: MemoryJournal| {
+        let made = world(Arc::new(journal), mirror(Duration::ZERO), Vec::new());
+        Runtime::start(World { artifacts: artifacts.clone(), ..made }).await.unwrap()
+    };
+    let mut runtime = process(journal.clone()).await;
+    let picture = |last: u8| Bytes::copy_from_slice(&[&b"GIF89a"[..], &[last]].concat());
+    let first = RunRequest {
+        history: vec![user("a"), assistant("b")],
+        images: vec![picture(1)],
+        session: SessionChoice::Key("k".into()),
+        idempotency_key: Some("once".into()),
+        ..RunRequest::new("c")
+    };
+    let run = runtime.submit(first.clone()).await.unwrap();
+    let of = |change: fn(&mut RunRequest)| {
+        let mut request = first.clone();
+        change(&mut request);
+        request
+    };
+    let others = [
+        (of(|r| r.input = "d".into()), TaskPart::Input),
+        (of(|r| r.images.clear()), TaskPart::Images),
+        (of(|r| r.images[0] = Bytes::from_static(b"GIF89a\x02")), TaskPart::Images),
+        (of(|r| r.images[0] = Bytes::from_static(b"GIF89a\x01\x01")), TaskPart::Images),
+        (of(|r| r.history.clear()), TaskPart::History),
+        (of(|r| r.session = SessionChoice::New), TaskPart::Session),
+        (of(|r| r.session = SessionChoice::Key("other".into())), TaskPart::Session),
+    ];
+    let same = [
+        first.clone(),
+        of(|r| r.system = Some("s".into())),
+        of(|r| r.timeout = Some(Duration::from_secs(9))),
+        of(|r| r.thinking = Some(Thinking::Low)),
+        RunRequest { session: SessionChoice::Id(run.session), ..first.clone() },
+    ];
+    // The second time by another process, when the run has ended.
+    for _ in 0..2 {
+        for (request, part) in &others {
+            let refused = runtime.submit(request.clone()).await;
+            let Err(RunError::KeyConflict(conflict)) = &refused else { panic!("{part:?}: {refused:?}") };
+            assert_eq!((conflict.run, conflict.part), (run.run, *part));
+        }
+        for request in &same {
+            assert_eq!(runtime.submit(request.clone()).await.unwrap(), run);
+        }
+        runtime.wait(run.run, None).await.unwrap();
+        runtime.suspend().await;
+        runtime = process(journal.reopened()).await;
+    }
+    let runtime = start(&MemoryJournal::new(), mirror(Duration::ZERO)).await;
+    let (first, again) = tokio::join!(
+        runtime.submit(RunRequest { idempotency_key: Some("two".into()), ..RunRequest::new("a") }),
+        runtime.submit(RunRequest { idempotency_key: Some("two".into()), ..RunRequest::new("b") }),
+    );
+    let refused = if first.is_ok() { again } else { first }.unwrap_err().to_string();
+    assert!(refused.contains("idempotency_key `two` stands for run"), "{refused}");
+    assert!(refused.contains("which has another text: its task is"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

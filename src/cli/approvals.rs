@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     exit::{Exit, Failure},
+    identifier::Identifier,
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json, say},
     report,
@@ -46,7 +47,7 @@ enum Verb {
 #[derive(Debug, Args)]
 struct AnswerArgs {
     /// The call, as `approvals list` names it; a run's id, or `last`, if that run and its subagents have one question only
-    call: String,
+    call: Identifier,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -98,7 +99,7 @@ fn shown(approval: &Approval, now: Timestamp) -> String {
 }
 
 async fn decide(args: AnswerArgs, verdict: Verdict, inquiry: &Inquiry) -> Result<(), Failure> {
-    let request = Request::ApprovalsDecide { call: args.call.clone(), verdict };
+    let request = Request::ApprovalsDecide { call: args.call.to_string(), verdict };
     let answer = match inquiry.reach().await? {
         Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
         Reached::Store(journal) => alone(&args.call, verdict, (journal, inquiry.state())).await?,

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use clap::{Args, Subcommand};
 use hermod_actors::{
     Defaults,
-    model::{Amounts, Awaited, Dimension, Raised, RunState},
+    model::{Amounts, Awaited, Dimension, Raised, RunId, RunState},
     port::Journal,
 };
 use serde_json::{Map, Value, json};
@@ -15,6 +15,7 @@ use super::{
     budget::{Budget, millis},
     examples,
     exit::{Exit, Failure},
+    identifier::Identifier,
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json, say},
     report,
@@ -44,7 +45,7 @@ enum Verb {
     /// Show the limits of a run and of those above it, and what is spent
     Show {
         /// A run's id, or `last`, the last run that is no subagent's
-        run: String,
+        run: Identifier,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
@@ -56,7 +57,7 @@ enum Verb {
 #[derive(Debug, Args)]
 struct AddArgs {
     /// A run's id, or `last`, the last run that is no subagent's
-    run: String,
+    run: Identifier,
     /// How much more, such as iterations=10 tokens=50k usd=0.50 tool_calls=5 wall=10m; a limit that it does not have is
     /// not made
     #[arg(required = true, value_name = "NAME=AMOUNT")]
@@ -73,7 +74,7 @@ struct AddArgs {
 pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<Exit, Failure> {
     let inquiry = Inquiry::new(variables)?;
     match args.verb {
-        Verb::Show { run, json } => tell(&show(run, &inquiry).await?, json).map(|()| Exit::Ok),
+        Verb::Show { run, json } => tell(&show(run.into(), &inquiry).await?, json).map(|()| Exit::Ok),
         Verb::Add(args) => add(args, &inquiry, variables).await,
     }
 }
@@ -88,7 +89,7 @@ async fn show(run: String, inquiry: &Inquiry) -> Result<BudgetDetail, Failure> {
 async fn add(args: AddArgs, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
     let more: Budget = args.more.join(",").parse().map_err(Failure::usage)?;
     let by = Raised { budget: more.amounts, wall_ms: more.wall.map(millis) };
-    let request = Request::BudgetAdd { run: args.run.clone(), by };
+    let request = Request::BudgetAdd { run: args.run.to_string(), by };
     let answer = match inquiry.reach().await? {
         Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
         Reached::Store(journal) => alone(&args.run, by, (journal, inquiry.state())).await?,
@@ -101,7 +102,7 @@ async fn add(args: AddArgs, inquiry: &Inquiry, variables: &Variables) -> Result<
     let leg = if row.leg > 1 { format!(", leg {}", row.leg) } else { String::new() };
     say(format!("raised    the budget of run {run}{leg}"));
     if args.wait {
-        return wait(run, inquiry, variables).await;
+        return wait(row.id, inquiry, variables).await;
     }
     // It is raised, whether or not there is more to be said of it.
     if let Ok(budget) = show(run.clone(), inquiry).await {
@@ -114,9 +115,9 @@ async fn add(args: AddArgs, inquiry: &Inquiry, variables: &Variables) -> Result<
 }
 
 /// Waits for the run's end, in this process if no other one runs it.
-async fn wait(run: String, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
+async fn wait(run: RunId, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
     loop {
-        let detail = detail(&run, inquiry).await?;
+        let detail = detail(&run.to_string(), inquiry).await?;
         match &detail.row.ended {
             Some(ended) => {
                 say(format!("ended     run {run}: {ended}"));
@@ -272,7 +273,7 @@ fn cells(purse: &Purse, dimension: Dimension) -> Option<[String; 5]> {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Account, RunId};
+    use hermod_actors::model::Account;
 
     use super::*;
 

@@ -1,7 +1,5 @@
 //! `hermod config`: what is set, where, and whether it does.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -76,18 +74,16 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
         |found: &Found| format!("provider  {}: {}", found.name, providers::credentials(found, variables));
     report.extend(found.iter().map(provider));
     print(&report.join("\n"))?;
+    let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
+    let first = environment::choose(&found, wanted).map_err(StartError::NoModel)?;
+    let auxiliary = Work::ALL.map(|work| &config.auxiliary.of(work).chain.0);
+    for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
+        environment::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
+    }
     // At a run's start only the providers that it needs are looked at.
-    let state = if found.is_empty() { PathBuf::new() } else { daemon::state_dir(variables)? };
+    let state = daemon::state_dir(variables)?;
     for provider in &found {
         provider.config(variables, &state).map_err(StartError::NoModel)?;
-    }
-    if !found.is_empty() || config.model.0.is_some() || !config.fallback_providers.0.is_empty() {
-        let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
-        let first = environment::choose(&found, wanted).map_err(StartError::NoModel)?;
-        let auxiliary = Work::ALL.map(|work| &config.auxiliary.of(work).chain.0);
-        for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
-            environment::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
-        }
     }
     print("ok")
 }

@@ -116,6 +116,7 @@ impl From<&RunError> for Exit {
             | RunError::Ended(_)
             | RunError::NotAsked(_)
             | RunError::NotRaised(..)
+            | RunError::KeyConflict(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
             | RunError::Read(_) => Self::Store,

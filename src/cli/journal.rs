@@ -5,6 +5,7 @@ use hermod_actors::model::Seq;
 
 use super::{
     exit::Failure,
+    identifier::Identifier,
     inquiry::{Inquiry, other_answer},
     output::print_json,
     report,
@@ -15,7 +16,7 @@ use crate::control::{Answer, Request};
 #[derive(Debug, Args)]
 pub(crate) struct JournalArgs {
     /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
-    session: String,
+    session: Identifier,
     /// Begin at this sequence
     #[arg(long, value_name = "SEQ", default_value_t = 1)]
     from: Seq,
@@ -24,7 +25,7 @@ pub(crate) struct JournalArgs {
 /// Prints them.
 pub(crate) async fn execute(args: JournalArgs, inquiry: &Inquiry) -> Result<(), Failure> {
     // By its id: `last` may be another one by the time that the records are asked for again.
-    let request = Request::SessionsShow { session: args.session, max: 0 };
+    let request = Request::SessionsShow { session: args.session.into(), max: 0 };
     let Answer::Session(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
     inquiry
         .records(detail.session.row.id.to_string(), args.from, |record| print_json(&report::record(record)))

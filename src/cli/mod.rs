@@ -14,6 +14,7 @@ mod examples;
 mod exit;
 mod gc;
 mod hold;
+mod identifier;
 mod inquiry;
 mod journal;
 mod live;
@@ -169,9 +170,59 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::Cli;
+
+    /// Arguments that are texts of any kind; whatever names something is an [`Identifier`](super::identifier::Identifier).
+    const TEXTS: [&str; 5] = ["host", "listen", "more", "system", "text"];
+
+    /// Every argument of a command and of those below it.
+    fn arguments(command: &clap::Command) -> Vec<&clap::Arg> {
+        command.get_arguments().chain(command.get_subcommands().flat_map(arguments)).collect()
+    }
+
+    #[test]
+    fn no_argument_that_names_something_may_be_empty() {
+        let command = Cli::command();
+        let text = clap::builder::ValueParser::string().type_id();
+        let is_text = |argument: &&clap::Arg| {
+            let parser = argument.get_value_parser();
+            parser.type_id() == text && parser.possible_values().is_none()
+        };
+        let texts: std::collections::BTreeSet<&str> = arguments(&command)
+            .into_iter()
+            .filter(is_text)
+            .map(|argument| argument.get_id().as_str())
+            .collect();
+        assert_eq!(texts.into_iter().collect::<Vec<_>>(), TEXTS);
+        for blank in ["", " ", "\t\n"] {
+            for args in [
+                &["run", "--key", blank, "hi"][..],
+                &["run", "--session", blank, "hi"],
+                &["run", "--resume", blank, "hi"],
+                &["run", "--model", blank, "hi"],
+                &["run", "--provider", blank, "hi"],
+                &["runs", "show", blank],
+                &["runs", "resume", blank],
+                &["sessions", "show", blank],
+                &["journal", blank],
+                &["tree", blank],
+                &["stop", blank],
+                &["steer", blank, "hi"],
+                &["approvals", "allow", blank],
+                &["budget", "show", blank],
+                &["budget", "add", blank, "iterations=1"],
+                &["providers", "test", blank],
+                &["providers", "reset", blank],
+            ] {
+                let parsed = Cli::try_parse_from([&["hermod"], args].concat());
+                let error = parsed.expect_err(&format!("{args:?}"));
+                assert_eq!(error.exit_code(), 2);
+                assert!(error.to_string().contains("it is empty; give a name"), "{error}");
+            }
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

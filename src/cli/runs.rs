@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     ListArgs,
     exit::{Exit, Failure},
+    identifier::Identifier,
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
     report,
@@ -37,7 +38,7 @@ enum Verb {
     /// Show one run
     Show {
         /// A run's id, or `last`, the last run that is no subagent's
-        id: String,
+        id: Identifier,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
@@ -58,7 +59,7 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
             if list.json { print_json(&json()) } else { print(&table_of(&rows)) }
         }
         Verb::Show { id, json } => {
-            let Answer::Run(run) = inquiry()?.ask(&Request::RunsShow { run: id }).await? else {
+            let Answer::Run(run) = inquiry()?.ask(&Request::RunsShow { run: id.into() }).await? else {
                 return Err(other_answer().into());
             };
             if json {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     ListArgs,
     exit::Failure,
+    identifier::Identifier,
     inquiry::{Inquiry, other_answer},
     output::{print, print_json},
     report, runs, table,
@@ -30,7 +31,7 @@ enum Verb {
     /// Show one session and its runs
     Show {
         /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
-        id: String,
+        id: Identifier,
         /// At most so many runs, the youngest
         #[arg(long, default_value_t = 100)]
         max: usize,
@@ -60,7 +61,7 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(),
             print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &cells))
         }
         Verb::Show { id, max, json } => {
-            let request = Request::SessionsShow { session: id, max };
+            let request = Request::SessionsShow { session: id.into(), max };
             let Answer::Session(detail) = inquiry.ask(&request).await? else {
                 return Err(other_answer().into());
             };

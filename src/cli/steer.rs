@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{
     exit::{Exit, Failure},
+    identifier::Identifier,
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json},
 };
@@ -14,7 +15,7 @@ use crate::control::{Answer, Lost, Request};
 #[derive(Debug, Args)]
 pub(crate) struct SteerArgs {
     /// A run's id, or `last`, the last run that is no subagent's
-    run: String,
+    run: Identifier,
     /// What to tell
     text: String,
     /// Print one JSON object
@@ -24,7 +25,7 @@ pub(crate) struct SteerArgs {
 
 /// Sends it to the process that runs the run; returns when it is on disk.
 pub(crate) async fn execute(args: SteerArgs, inquiry: &Inquiry) -> Result<(), Failure> {
-    let request = Request::Steer { run: args.run, text: args.text };
+    let request = Request::Steer { run: args.run.into(), text: args.text };
     let answer = match inquiry.reach().await? {
         Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
         // Nobody runs anything: this says how the run goes on.

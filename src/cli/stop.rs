@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use super::{
     exit::Failure,
     hold,
+    identifier::Identifier,
     inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json},
     report, runs,
@@ -29,7 +30,7 @@ use crate::{
 pub(crate) struct StopArgs {
     /// A run's id, or `last`, the last run that is no subagent's
     #[arg(required_unless_present = "all", conflicts_with = "all")]
-    run: Option<String>,
+    run: Option<Identifier>,
     /// All of the tree to which RUN belongs, from the run at its root on: those that RUN works for and their other
     /// subagents too
     #[arg(long, requires = "run", conflicts_with = "all")]
@@ -46,8 +47,8 @@ pub(crate) struct StopArgs {
 pub(crate) async fn execute(args: StopArgs, inquiry: &Inquiry) -> Result<(), Failure> {
     let target = match args.run {
         None => Target::All,
-        Some(run) if args.tree => Target::Tree(run),
-        Some(run) => Target::Run(run),
+        Some(run) if args.tree => Target::Tree(run.into()),
+        Some(run) => Target::Run(run.into()),
     };
     let rows = stop(&target, inquiry).await?;
     if args.json {

@@ -31,5 +31,5 @@ pub use values::{
     Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, Folders,
     InDoubt, Keep, Level, LevelSet, Limit, Model, Percent, Pool, Size, Stored, Style, Text, Wait, WireName,
 };
-pub use vendors::{OLLAMA, VENDORS, Vendor};
+pub use vendors::{OLLAMA, VENDORS, Vendor, is_known, vendor_at};
 pub use wires::resolve;

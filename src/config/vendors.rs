@@ -1,5 +1,7 @@
 //! The vendors that need no section of their own: a key in the environment is enough.
 
+use http::Uri;
+
 use super::wires;
 
 /// A vendor that is found by its key.
@@ -17,6 +19,9 @@ pub struct Vendor {
     pub wire: Option<&'static str>,
     /// The model, if none is named.
     pub model: &'static str,
+    /// Whether its own endpoint passes requests on to the models of others, named `vendor/model`; else no name of its models
+    /// has a slash.
+    pub is_router: bool,
 }
 
 /// All vendors, the preferred first: a new one is a line here.
@@ -28,6 +33,7 @@ pub const VENDORS: &[Vendor] = &[
         base_url: "https://api.openai.com/v1",
         wire: None,
         model: "gpt-5-mini",
+        is_router: false,
     },
     Vendor {
         name: "openrouter",
@@ -36,6 +42,7 @@ pub const VENDORS: &[Vendor] = &[
         base_url: "https://openrouter.ai/api/v1",
         wire: None,
         model: "openrouter/auto",
+        is_router: true,
     },
     Vendor {
         name: "anthropic",
@@ -44,11 +51,28 @@ pub const VENDORS: &[Vendor] = &[
         base_url: "https://api.anthropic.com/v1",
         wire: Some(wires::ANTHROPIC_MESSAGES),
         model: "claude-sonnet-5-5",
+        is_router: false,
     },
 ];
 
 /// The name of a local Ollama among the providers.
 pub const OLLAMA: &str = "ollama";
+
+/// The vendor whose own endpoint, a regional one too, has this base URL.
+pub fn vendor_at(base_url: &str) -> Option<&'static Vendor> {
+    let host = host(base_url)?;
+    VENDORS.iter().find(|vendor| {
+        let own = self::host(vendor.base_url);
+        own.is_some_and(|own| {
+            host.strip_suffix(&*own).is_some_and(|region| region.is_empty() || region.ends_with('.'))
+        })
+    })
+}
+
+fn host(base_url: &str) -> Option<String> {
+    let end = base_url.find(['?', '#']).unwrap_or(base_url.len());
+    Some(base_url[..end].parse::<Uri>().ok()?.host()?.to_ascii_lowercase())
+}
 
 /// The names of all that need no base URL.
 pub(super) fn names() -> Vec<&'static str> {
@@ -56,6 +80,6 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 /// Whether a provider of this name needs no base URL.
-pub(super) fn is_known(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     names().contains(&name)
 }

@@ -55,6 +55,7 @@ impl From<RunError> for Fault {
             | RunError::Ended(_)
             | RunError::NotAsked(_)
             | RunError::NotRaised(..)
+            | RunError::KeyConflict(_)
             | RunError::NotAccepted(NotAccepted::HasHistory(_)) => FaultKind::Usage,
             RunError::Read(_)
             | RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hermod_actors::model::ModelRef;
 
 use crate::{
-    config::{OLLAMA, VENDORS},
+    config::{OLLAMA, VENDORS, is_known, vendor_at},
     environment::{Found, found::named},
     provider::WIRES,
     secret::Missing,
@@ -64,6 +64,14 @@ pub enum NoModel {
         /// Where it should be, and the remedy.
         missing: Missing,
     },
+    /// What was asked for names no model.
+    #[error(
+        "`{name}` names no model; give MODEL or PROVIDER/MODEL, or leave it out for the provider's default"
+    )]
+    NoName {
+        /// What was asked for.
+        name: String,
+    },
     /// The provider has no model to take when none is named.
     #[error("provider `{name}`: {reason}")]
     NoDefault {
@@ -74,15 +82,20 @@ pub enum NoModel {
     },
 }
 
-/// The model to ask. `provider/model` is split at its first slash only if that provider is configured.
+/// The model to ask. `provider/model` is split at its first slash if that provider is configured. Else all of it is a name for
+/// the first provider, unless that one has no models with such names.
 pub fn choose(found: &[Found], wanted: Wanted<'_>) -> Result<ModelRef, NoModel> {
+    if let Some(name) = wanted.model.filter(|name| is_incomplete(name)) {
+        return Err(NoModel::NoName { name: name.to_owned() });
+    }
     let split = wanted.model.and_then(|model| model.split_once('/'));
     let (provider, model) = match (wanted.provider, split) {
-        (None, Some((name, rest))) if !rest.is_empty() && named(found, name).is_some() => {
-            (named(found, name), Some(rest))
-        }
-        (None, _) => (found.first(), wanted.model),
         (Some(name), _) => (Some(named(found, name).ok_or_else(|| unknown(found, name))?), wanted.model),
+        (None, Some((name, rest))) => match named(found, name) {
+            Some(provider) => (Some(provider), Some(rest)),
+            None => (first_with(found, (name, rest))?, wanted.model),
+        },
+        (None, None) => (found.first(), wanted.model),
     };
     let provider = provider.ok_or_else(no_provider)?;
     speaks(provider)?;
@@ -94,6 +107,40 @@ pub fn choose(found: &[Found], wanted: Wanted<'_>) -> Result<ModelRef, NoModel> 
             .map_err(|reason| NoModel::NoDefault { name: provider.name.to_string(), reason })?,
     };
     Ok(ModelRef { provider: Arc::clone(&provider.name), model })
+}
+
+/// Whether a model's name, or a part of it beside a slash, says nothing.
+fn is_incomplete(name: &str) -> bool {
+    name.split('/').any(|part| part.trim().is_empty())
+}
+
+/// The first provider, if it may have a model `vendor/rest`; no provider of the vendor's name is there.
+fn first_with<'a>(found: &'a [Found], (vendor, rest): (&str, &str)) -> Result<Option<&'a Found>, NoModel> {
+    let Some(first) = found.first() else {
+        return if is_known(vendor) { Err(unknown(found, vendor)) } else { Ok(None) };
+    };
+    if has_slashes(first, vendor) {
+        return Ok(Some(first));
+    }
+    let mut error = unknown(found, vendor);
+    if let NoModel::Unknown { remedy, .. } = &mut error {
+        match found.iter().find(|found| has_slashes(found, vendor)) {
+            Some(router) => {
+                *remedy += &format!(", or ask for `{}/{vendor}/{rest}`", router.name);
+            }
+            None => *remedy += &format!(" (`--provider {}` asks that one by the whole name)", first.name),
+        }
+    }
+    Err(error)
+}
+
+/// Whether a provider may have models whose names begin with this vendor. A vendor's own endpoint has none with a slash,
+/// unless it is a router; a local Ollama has `user/model`, but none of a vendor that has an endpoint of its own.
+fn has_slashes(provider: &Found, vendor: &str) -> bool {
+    match vendor_at(&provider.base_url) {
+        Some(own) => own.is_router,
+        None => *provider.name != *OLLAMA || !is_known(vendor),
+    }
 }
 
 /// The model to ask, and those behind it: their providers have to be there.

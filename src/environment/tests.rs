@@ -69,12 +69,83 @@ fn a_model_is_split_only_at_a_configured_provider() {
     check(&[OPENAI, OPENROUTER], model("openrouter/x/y"), Ok("openrouter/x/y"));
     check(&[OPENROUTER], model("openai/gpt-5"), Ok("openrouter/openai/gpt-5"));
     check(&[OPENAI], model("o"), Ok("openai/o"));
-    check(&[OPENAI], model("openai/"), Ok("openai/openai/"));
     let both = Wanted { provider: Some("openrouter"), model: Some("openai/gpt-5") };
     check(&[OPENAI, OPENROUTER], both, Ok("openrouter/openai/gpt-5"));
     let acme = "[providers.acme]\nbase_url = \"http://127.0.0.1:8000/v1\"";
     check_in(acme, &[OPENAI], model("acme/openai/x"), Ok("acme/openai/x"));
-    check(&[OPENAI], model("acme/openai/x"), Ok("openai/acme/openai/x"));
+    for incomplete in ["", " ", "/", "openai/", "/gpt-5", "openai//x", "openai/ "] {
+        check(&[OPENAI], model(incomplete), Err("names no model"));
+        let named = Wanted { provider: Some("openai"), model: Some(incomplete) };
+        check(&[OPENAI], named, Err("names no model"));
+    }
+}
+
+/// Who is asked for `anthropic/claude-x`, `acme/m` and `m`, by what is configured.
+#[test]
+fn a_vendors_model_goes_to_the_vendor_or_to_an_endpoint_that_may_have_it() {
+    let set = "set ANTHROPIC_API_KEY to have it";
+    let section = "describe it in a section [providers.acme]";
+    let at = |url: &str| format!("[providers.here]\nbase_url = \"{url}\"");
+    let custom = "http://127.0.0.1:8000/v1";
+    let [own, slash, region, proxy, lookalike] = [
+        "https://api.openai.com/v1",
+        "https://API.OpenAI.com/v1/?x=1",
+        "https://eu.api.openai.com/v1",
+        custom,
+        "https://notapi.openai.com.example/v1",
+    ]
+    .map(at);
+    let moved = ("OPENAI_BASE_URL", custom);
+    let not_moved = ("OPENAI_BASE_URL", "https://api.openai.com/v1");
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], [Result<&'a str, &'a str>; 3]);
+    let rows: &[Row<'_>] = &[
+        ("", &[], [Err(set), Err("no model provider is configured"), Err("no model provider is configured")]),
+        ("", &[OPENAI], [Err(set), Err(section), Ok("openai/m")]),
+        ("", &[OPENAI, not_moved], [Err(set), Err(section), Ok("openai/m")]),
+        ("", &[OPENAI, ANTHROPIC], [Ok("anthropic/claude-x"), Err(section), Ok("openai/m")]),
+        ("", &[ANTHROPIC], [Ok("anthropic/claude-x"), Err(section), Ok("anthropic/m")]),
+        (
+            "",
+            &[OPENROUTER],
+            [Ok("openrouter/anthropic/claude-x"), Ok("openrouter/acme/m"), Ok("openrouter/m")],
+        ),
+        (
+            "",
+            &[OPENAI, OPENROUTER],
+            [
+                Err("set ANTHROPIC_API_KEY to have it, or ask for `openrouter/anthropic/claude-x`"),
+                Err("or ask for `openrouter/acme/m`"),
+                Ok("openai/m"),
+            ],
+        ),
+        ("", &[moved], [Ok("openai/anthropic/claude-x"), Ok("openai/acme/m"), Ok("openai/m")]),
+        ("", &[OPENAI, moved], [Ok("openai/anthropic/claude-x"), Ok("openai/acme/m"), Ok("openai/m")]),
+        (&own, &[], [Err(set), Err(section), Ok("here/m")]),
+        (&slash, &[], [Err(set), Err(section), Ok("here/m")]),
+        (&region, &[], [Err(set), Err(section), Ok("here/m")]),
+        (&proxy, &[], [Ok("here/anthropic/claude-x"), Ok("here/acme/m"), Ok("here/m")]),
+        (&proxy, &[OPENAI], [Ok("here/anthropic/claude-x"), Ok("here/acme/m"), Ok("here/m")]),
+        (&lookalike, &[], [Ok("here/anthropic/claude-x"), Ok("here/acme/m"), Ok("here/m")]),
+        ("[providers.ollama]", &[], [Err(set), Ok("ollama/acme/m"), Ok("ollama/m")]),
+    ];
+    for (config, variables, [known, other, plain]) in rows {
+        check_in(config, variables, model("anthropic/claude-x"), *known);
+        check_in(config, variables, model("acme/m"), *other);
+        check_in(config, variables, model("m"), *plain);
+    }
+    // Every vendor that is known, where only another one is there.
+    for vendor in crate::config::VENDORS.iter().filter(|vendor| vendor.name != "openai") {
+        check(
+            &[OPENAI],
+            model(&format!("{}/x/y", vendor.name)),
+            Err(&format!("set {} to have it", vendor.key)),
+        );
+    }
+    check(&[ANTHROPIC], model("openai/gpt-5"), Err("set OPENAI_API_KEY to have it"));
+    check(&[OPENAI], model("ollama/m"), Err("set ollama.address"));
+    // What is said by name counts.
+    let said = Wanted { provider: Some("openai"), model: Some("anthropic/claude-x") };
+    check(&[OPENAI], said, Ok("openai/anthropic/claude-x"));
 }
 
 #[test]

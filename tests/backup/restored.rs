@@ -214,7 +214,7 @@ fn a_store_that_nobody_holds_is_the_same_when_it_is_restored() {
     }
     assert_eq!(remembered(Path::new(&state)), "it rains");
     // The key stands for its run still.
-    let known = object(&ok(elsewhere(&world, &state, &["run", "--key", "k", "--json", "anything"])));
+    let known = object(&ok(elsewhere(&world, &state, &["run", "--key", "k", "--json", &"x".repeat(20_000)])));
     assert_eq!(known["run"], run);
     // The restored store is a store like any other.
     ok(elsewhere(&world, &state, &["backup", "create", &beside(&world, "second")]));

@@ -13,7 +13,7 @@ use std::{
 };
 
 use hermod_actors::{
-    Accepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, World,
+    Accepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, TaskPart, World,
     model::{
         Body, Doubt, EffectClass, EventBody, Kind, Outcome, RunState, SessionId, StopReason, WhenInDoubt,
     },
@@ -145,7 +145,9 @@ async fn nobody_keeps_what_was_refused() {
     runtime.revive(SessionId::from_bits(17)).unwrap();
     let keyed = |key: &str| RunRequest { idempotency_key: Some("once".into()), ..request(key, "do it") };
     let (one, other) = tokio::join!(runtime.submit(keyed("a")), runtime.submit(keyed("b")));
-    assert_eq!(one.unwrap().run, other.unwrap().run);
+    let (accepted, refused) = if one.is_ok() { (one, other) } else { (other, one) };
+    let Err(RunError::KeyConflict(conflict)) = refused else { panic!("{refused:?}") };
+    assert_eq!((conflict.run, conflict.part), (accepted.unwrap().run, TaskPart::Session));
     let (one, other) = tokio::join!(runtime.submit(request("c", "1")), runtime.submit(request("c", "2")));
     assert_eq!(one.unwrap().session, other.unwrap().session, "one session got the key first");
     check_forgotten(&runtime, &journal, "what was refused").await;

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     exit::{Exit, Failure},
+    identifier::Identifier,
     inquiry::Inquiry,
 };
 use crate::environment::Variables;
@@ -39,7 +40,7 @@ enum Verb {
     /// Let the running Hermod forget every failure of a provider, so that it is asked again at once
     Reset {
         /// Its name
-        name: String,
+        name: Identifier,
     },
 }
 
@@ -49,7 +50,7 @@ pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Resul
         Verb::List { json } => list::execute(json, variables).await?,
         Verb::Test(args) => return test::execute(args, variables).await,
         Verb::Status { json } => status::execute(json, &Inquiry::new(variables)?).await?,
-        Verb::Reset { name } => status::reset(name, &Inquiry::new(variables)?).await?,
+        Verb::Reset { name } => status::reset(name.into(), &Inquiry::new(variables)?).await?,
     }
     Ok(Exit::Ok)
 }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::{
     cli::{
         exit::{Exit, Failure},
+        identifier::Identifier,
         output::{print, print_json},
         run, table,
         words::seconds,
@@ -35,10 +36,10 @@ const MAX_TOKENS: u64 = 16;
 #[derive(Debug, Args)]
 pub(super) struct TestArgs {
     /// Only the provider of this name
-    name: Option<String>,
+    name: Option<Identifier>,
     /// The model that is asked; needed if the provider has none of its own
     #[arg(long, requires = "name")]
-    model: Option<String>,
+    model: Option<Identifier>,
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -95,7 +96,7 @@ fn chosen(mut found: Vec<Found>, args: &TestArgs) -> Result<Vec<Found>, NoModel>
         found.retain(|found| *found.name == **name);
         let one = found.first_mut().ok_or(unknown)?;
         if let Some(model) = &args.model {
-            one.model = Ok(model.as_str().into());
+            one.model = Ok((**model).into());
         }
     }
     if found.is_empty() {

@@ -15,6 +15,7 @@ use crate::{
         examples,
         exit::{Exit, Failure},
         hold::{self, Holding},
+        identifier::Identifier,
         output::{print, print_json, say, say_progress},
         report,
         run::{Durability, Local, discover},
@@ -39,7 +40,7 @@ pub(crate) struct ResumeArgs {
     /// A run's or session's id or key, or `last` (the last run that is no subagent's): the unfinished runs of that
     /// conversation
     #[arg(required_unless_present = "all", conflicts_with = "all")]
-    id: Option<String>,
+    id: Option<Identifier>,
     /// Every unfinished run
     #[arg(long)]
     all: bool,
@@ -59,9 +60,9 @@ pub(crate) struct ResumeArgs {
 
 impl ResumeArgs {
     /// The unfinished runs of this conversation, until they have ended.
-    pub(crate) fn until_ended(id: String) -> Self {
-        let display = DisplayArgs::default();
-        Self { id: Some(id), all: false, wait: true, json: false, display, durability: None }
+    pub(crate) fn until_ended(id: RunId) -> Self {
+        let (id, display) = (Some(id.to_string().into()), DisplayArgs::default());
+        Self { id, all: false, wait: true, json: false, display, durability: None }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
         display::DisplayArgs,
         examples,
         exit::Failure,
+        identifier::Identifier,
         workspace::Place,
     },
     config,
@@ -60,10 +61,10 @@ pub(crate) struct ModelArgs {
     pub(crate) rehearse: Option<Play>,
     /// The provider to ask, one that is configured or that the environment has a key for
     #[arg(long)]
-    pub(crate) provider: Option<String>,
+    pub(crate) provider: Option<Identifier>,
     /// The model to ask: MODEL or PROVIDER/MODEL
     #[arg(long)]
-    pub(crate) model: Option<String>,
+    pub(crate) model: Option<Identifier>,
 }
 
 /// The script of a rehearsal.
@@ -86,14 +87,15 @@ impl From<String> for Play {
 pub(crate) struct ConversationArgs {
     /// Run in the session with this key; it is opened if there is none
     #[arg(long, value_name = "KEY", conflicts_with = "resume")]
-    pub(crate) session: Option<String>,
+    pub(crate) session: Option<Identifier>,
     /// Continue a conversation with TEXT, or its unfinished run without: a run's or session's id or key, `last`
     /// (the last run that is no subagent's), or the lineage of a `context.compacted`
     #[arg(long, value_name = "ID")]
-    pub(crate) resume: Option<String>,
-    /// A name for this very task: a repeat gets the first run, whatever else it says
+    pub(crate) resume: Option<Identifier>,
+    /// A name for this very task: a repeat gets the first run, with the models and limits that it was given; another
+    /// text, other pictures or another conversation are refused
     #[arg(long, requires = "text")]
-    pub(crate) key: Option<String>,
+    pub(crate) key: Option<Identifier>,
 }
 
 /// What a new run is given; an accepted one keeps what it has.

@@ -14,6 +14,7 @@ use hermod_actors::{
 use super::{
     args::RunArgs,
     follow::{self, Followed},
+    key::first_of_key,
     pictures,
     stdin::read_task,
     target::Target,
@@ -232,13 +233,14 @@ async fn prepare(
     ids: &mut Option<Ids>,
 ) -> Result<(Daemon, Job, Target), Failure> {
     let reader = Reader::new(Arc::clone(journal));
-    let first = match &new {
-        Some((task, _)) => first_of_key(&reader, args.conversation.key.as_deref(), &task.text).await?,
-        None => None,
+    let target = Target::find(&reader, &args.conversation).await?;
+    let first = match (&new, &args.conversation.key) {
+        (Some((task, _)), Some(key)) => first_of_key(&reader, (key, task), &target.choice, state).await?,
+        (Some(_) | None, _) => None,
     };
     let target = match &first {
         Some(row) => Target::of_run(&reader, row.clone()).await?,
-        None => Target::find(&reader, &args.conversation).await?,
+        None => target,
     };
     let meant = match (&first, &new) {
         (Some(row), _) => Some(row).filter(|row| row.state != RunState::Ended),
@@ -280,17 +282,6 @@ async fn prepare(
     let defaults = Defaults { spec: job.spec().clone(), prompt: Arc::new(prompt) };
     let daemon = daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?;
     Ok((daemon, job, target))
-}
-
-/// The run that was accepted first with this key, if there is one. What differs from it does not count.
-async fn first_of_key(reader: &Reader, key: Option<&str>, text: &str) -> Result<Option<RunRow>, Failure> {
-    let Some(key) = key else { return Ok(None) };
-    let Some(row) = reader.runs(Read::RunOfKey(key.into())).await?.pop() else { return Ok(None) };
-    say(format!("known     key {key} stands for run {} session {}", row.id, row.session));
-    if *reader.accepted(&row).await?.input != *text {
-        say("known     TEXT is another one than that of the first run, and is not used");
-    }
-    Ok(Some(row))
 }
 
 /// Carries the job out, and the orders of others meanwhile.

@@ -39,8 +39,8 @@ impl Target {
                 Named::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
             },
             (None, Some(key)) => {
-                let known = reader.sessions(Read::SessionOfKey(key.as_str().into())).await?.pop();
-                (SessionChoice::Key(key.as_str().into()), known.map(|row| row.id), None)
+                let known = reader.sessions(Read::SessionOfKey((**key).into())).await?.pop();
+                (SessionChoice::Key((**key).into()), known.map(|row| row.id), None)
             }
             (None, None) => (SessionChoice::New, None, None),
         };

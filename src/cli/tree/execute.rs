@@ -7,6 +7,7 @@ use crate::{
     cli::{
         examples,
         exit::{Exit, Failure},
+        identifier::Identifier,
         inquiry::{Inquiry, other_answer},
         output::{print, print_json},
         report,
@@ -25,7 +26,7 @@ use crate::{
 #[command(after_help = examples::TREE)]
 pub(crate) struct TreeArgs {
     /// A run's id, or `last`, the last run that is no subagent's [default: all runs that have not ended]
-    pub(super) run: Option<String>,
+    pub(super) run: Option<Identifier>,
     /// Show what changes, until the run has ended; on a terminal in place, else each time anew
     #[arg(long)]
     pub(super) follow: bool,
@@ -43,7 +44,7 @@ pub(crate) async fn execute(
     if args.follow {
         return follow::follow(args, inquiry, variables).await;
     }
-    let Answer::Tree(nodes) = inquiry.ask(&Request::Tree { run: args.run }).await? else {
+    let Answer::Tree(nodes) = inquiry.ask(&Request::Tree { run: args.run.map(String::from) }).await? else {
         return Err(other_answer().into());
     };
     if args.json {

@@ -37,7 +37,7 @@ pub(super) async fn follow(
 ) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
     let told = if args.json { Told::Json(Value::Null) } else { Told::Lines(Board::default()) };
-    let mut watch = Watch { run: args.run, told, variables };
+    let mut watch = Watch { run: args.run.map(String::from), told, variables };
     tokio::select! {
         biased;
         exit = signals.either() => Ok(exit),

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     cli::{
         exit::Failure,
+        identifier::Identifier,
         output::{print_json, say},
     },
     clock::rfc3339,
@@ -41,10 +42,10 @@ pub(super) struct DecodeArgs {
     headers: Option<PathBuf>,
     /// The provider that is named as the maker of opaque state
     #[arg(long, value_name = "NAME", default_value = "wire", requires = "model")]
-    provider: String,
+    provider: Identifier,
     /// The model that is named as the maker of opaque state; without it such state is not printed
     #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    model: Option<Identifier>,
     /// Its body, as it came; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -56,7 +57,7 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), Failure> {
     let headers = args.headers.as_deref().map(headers).transpose()?.unwrap_or_default();
     let body = read(&args.file)?;
     let origin = Arc::new(Origin {
-        provider: args.provider.as_str().into(),
+        provider: (*args.provider).into(),
         wire: wire.name().into(),
         model: args.model.as_deref().unwrap_or_default().into(),
     });

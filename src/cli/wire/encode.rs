@@ -8,7 +8,7 @@ use hermod_actors::{
 
 use super::{FormatArgs, conversation::Conversation, read, wrong};
 use crate::{
-    cli::{exit::Failure, output::print_escaped},
+    cli::{exit::Failure, identifier::Identifier, output::print_escaped},
     provider::{self, Dialect, WireFormat, Writing, encode_pictures},
 };
 
@@ -19,10 +19,10 @@ pub(super) struct EncodeArgs {
     format: FormatArgs,
     /// The provider that is asked: what it made that is opaque is sent back to it
     #[arg(long, value_name = "NAME", default_value = "wire")]
-    provider: String,
+    provider: Identifier,
     /// The model that is asked [default: that of the file]
     #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    model: Option<Identifier>,
     /// The provider's host, which decides the dialect
     #[arg(long, default_value = "")]
     host: String,
@@ -60,7 +60,7 @@ pub(super) fn execute(args: &EncodeArgs) -> Result<(), Failure> {
     let mut conversation =
         Conversation::parse(&read(&args.file)?).map_err(|error| wrong(&args.file, error))?;
     if let Some(model) = &args.model {
-        conversation.model = model.as_str().into();
+        conversation.model = (**model).into();
     }
     let body = body(&*wire, conversation, &args.provider);
     print_escaped(&String::from_utf8_lossy(&body))

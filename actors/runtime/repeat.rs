@@ -1,0 +1,169 @@
+//! A submission whose idempotency key is known: it is the task of the first run, or it is refused.
+
+use std::{fmt, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    model::{Image, ImageFormat, RunAccepted, RunId, RunRow, SessionId, SessionRow},
+    port::Artifacts,
+    runtime::{RunRequest, SessionChoice, pictures},
+    turn::repair,
+};
+
+/// Characters of a task that an error shows.
+const SHOWN_CHARS: usize = 60;
+/// The sequence of the record that accepts a run in the append that opens its session.
+const FIRST_ACCEPTED: u64 = 2;
+
+/// A key that stands for a run with another task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{key}` stands for run {run}, which has {part}: its task is {first:?}, this one is {this:?}; repeat that task as it \
+     was, or give this one another key"
+)]
+pub struct KeyConflict {
+    /// The idempotency key.
+    pub key: Arc<str>,
+    /// The run that it stands for.
+    pub run: RunId,
+    /// The first part of the task that differs.
+    pub part: TaskPart,
+    /// The beginning of the input of that run.
+    pub first: String,
+    /// The beginning of the input that was refused.
+    pub this: String,
+}
+
+/// What makes a task the same one, in the order of comparison. Models, limits and all else do not count: a repeat gets the
+/// first run with what that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskPart {
+    /// The input.
+    Input,
+    /// The pictures, byte for byte.
+    Images,
+    /// The history that came with it.
+    History,
+    /// The conversation: the session by its key or id, or a new one.
+    Session,
+}
+
+impl fmt::Display for TaskPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "another text",
+            Self::Images => "other pictures",
+            Self::History => "another history",
+            Self::Session => "another conversation",
+        })
+    }
+}
+
+/// The run that a key stands for, as the store has it.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstTask<'a> {
+    /// Its row.
+    pub row: &'a RunRow,
+    /// The row of its session.
+    pub session: &'a SessionRow,
+    /// The record that accepted it.
+    pub accepted: &'a RunAccepted,
+}
+
+impl RunRequest {
+    /// Refuses a request whose idempotency key stands for a run with another task. The pictures of that run are read from
+    /// `artifacts`; where one is not there any more, its format and its size are compared.
+    pub async fn check_repeats(
+        &self,
+        first: FirstTask<'_>,
+        artifacts: &dyn Artifacts,
+    ) -> Result<(), KeyConflict> {
+        let Some(key) = &self.idempotency_key else { return Ok(()) };
+        let Some(part) = self.difference(first, artifacts).await else { return Ok(()) };
+        Err(KeyConflict {
+            key: Arc::clone(key),
+            run: first.row.id,
+            part,
+            first: beginning(&first.accepted.input),
+            this: beginning(&self.input),
+        })
+    }
+
+    async fn difference(&self, first: FirstTask<'_>, artifacts: &dyn Artifacts) -> Option<TaskPart> {
+        let FirstTask { row, session, accepted } = first;
+        if self.input != accepted.input {
+            return Some(TaskPart::Input);
+        }
+        if !has_images((row.session, row.id), (&accepted.images, &self.images), artifacts).await {
+            return Some(TaskPart::Images);
+        }
+        if repair(&self.history).past != *accepted.history {
+            return Some(TaskPart::History);
+        }
+        let is_there = match &self.session {
+            SessionChoice::New => *session.key == *session.id.to_string() && row.first == FIRST_ACCEPTED,
+            SessionChoice::Key(key) => *key == session.key,
+            SessionChoice::Id(id) => *id == session.id,
+        };
+        (!is_there).then_some(TaskPart::Session)
+    }
+}
+
+/// The beginning of a text on one line.
+fn beginning(text: &str) -> String {
+    let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = words.char_indices().nth(SHOWN_CHARS) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}
+
+/// Whether the pictures of a run are these.
+async fn has_images(
+    (session, run): (SessionId, RunId),
+    (kept, given): (&[Image], &[Bytes]),
+    artifacts: &dyn Artifacts,
+) -> bool {
+    if kept.len() != given.len() {
+        return false;
+    }
+    for (n, (kept, given)) in (0..).zip(kept.iter().zip(given)) {
+        let is_alike = Some(kept.format) == ImageFormat::of_bytes(given)
+            && usize::try_from(kept.artifact.bytes) == Ok(given.len());
+        if !is_alike {
+            return false;
+        }
+        let content = whole(pictures::name(session, run, n), given.len(), artifacts).await;
+        if content.is_some_and(|content| content != *given) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The bytes of a picture; `None` if it cannot be read, as one whose time is over.
+async fn whole(name: crate::port::ArtifactName, bytes: usize, artifacts: &dyn Artifacts) -> Option<BytesMut> {
+    let mut content = BytesMut::with_capacity(bytes);
+    while content.len() < bytes {
+        let offset = u64::try_from(content.len()).ok()?;
+        let excerpt = artifacts.read(name, offset, bytes - content.len()).await.ok()?;
+        if excerpt.bytes.is_empty() {
+            return None;
+        }
+        content.extend_from_slice(&excerpt.bytes);
+    }
+    Some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_shown_by_its_beginning_on_one_line() {
+        assert_eq!(beginning("a\n  b\t"), "a b");
+        assert_eq!(beginning(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
+    }
+}

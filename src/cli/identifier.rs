@@ -1,0 +1,44 @@
+//! Arguments that name something: a run, a session, a key, a provider, a model.
+
+use std::{fmt, ops::Deref, str::FromStr};
+
+/// A name that says something. An empty one is a variable that is not set more often than it is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identifier(String);
+
+impl FromStr for Identifier {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.trim().is_empty() {
+            return Err("it is empty; give a name, or leave it out where it is optional");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl Deref for Identifier {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Identifier> for String {
+    fn from(identifier: Identifier) -> Self {
+        identifier.0
+    }
+}
+
+impl From<String> for Identifier {
+    fn from(name: String) -> Self {
+        Self(name)
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
