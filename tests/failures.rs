@@ -79,8 +79,9 @@ struct Difference {
 }
 
 #[test]
+#[cfg_attr(no_recordings, ignore = "the recordings are not here: see README.md, Two commands")]
 fn wordings_are_classed_as_where_they_are_from() {
-    let Some(folder) = recordings() else { return };
+    let folder = recordings();
     let text = fs::read_to_string(folder.join("error-wordings/wordings.jsonl")).unwrap();
     let wordings: Vec<Wording> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let differences: Vec<Difference> =
@@ -142,8 +143,9 @@ fn class_of_wording(wording: &Wording) -> &'static str {
 }
 
 #[test]
+#[cfg_attr(no_recordings, ignore = "the recordings are not here: see README.md, Two commands")]
 fn recorded_failures_have_the_class_that_helps() {
-    let Some(folder) = recordings() else { return };
+    let folder = recordings();
     let mut expected: BTreeMap<String, Value> =
         serde_json::from_str(include_str!("failures_recorded.json")).unwrap();
     let mut wrong = Vec::new();
@@ -340,16 +342,13 @@ const PIECES: &[&str] = &[
 
 const RATE_LIMITED: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
 
-fn recordings() -> Option<PathBuf> {
+/// The folder with the recordings. A test that needs it is ignored without it (`no_recordings`, see `build.rs`).
+#[track_caller]
+fn recordings() -> PathBuf {
     let folder = env::var_os("HERMOD_RECORDINGS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/recordings"), PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let required = env::var("HERMOD_REQUIRE_RECORDINGS").is_ok_and(|value| value == "1");
-    assert!(!required, "{} does not exist; set HERMOD_RECORDINGS to the recordings", folder.display());
-    println!("passed over: {} does not exist", folder.display());
-    None
+    assert!(folder.is_dir(), "{} does not exist; set HERMOD_RECORDINGS to the recordings", folder.display());
+    folder
 }
 
 fn entries(index: &Path) -> Vec<Value> {

@@ -141,22 +141,18 @@ pub fn wire(name: &str) -> Box<dyn WireFormat> {
     (wire.unwrap_or_else(|| panic!("{name} is not among the wire formats")).make)(&Dialect::default())
 }
 
-/// The folder with the recordings; `None` if there is none and that is allowed.
-pub fn folder() -> Option<PathBuf> {
+/// The folder with the recordings. A test that needs it is ignored without it (`no_recordings`, see `build.rs`).
+#[track_caller]
+pub fn folder() -> PathBuf {
     let folder = env::var_os("HERMOD_RECORDINGS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/recordings"), PathBuf::from);
-    if !folder.is_dir() {
-        let required = env::var("HERMOD_REQUIRE_RECORDINGS").is_ok_and(|value| value == "1");
-        assert!(!required, "{} does not exist; set HERMOD_RECORDINGS to the recordings", folder.display());
-        println!("passed over: {} does not exist", folder.display());
-        return None;
-    }
-    Some(folder)
+    assert!(folder.is_dir(), "{} does not exist; set HERMOD_RECORDINGS to the recordings", folder.display());
+    folder
 }
 
-/// All exchanges of all formats, none if there are no recordings and that is allowed. Fails if some are missing.
+/// All exchanges of all formats. Fails if some are missing.
 pub fn cases() -> Vec<Case> {
-    let Some(folder) = folder() else { return Vec::new() };
+    let folder = folder();
     let index = |name: &str| json_file(&folder.join(name)).as_array().unwrap().clone();
     let entries: Vec<Value> = index("index.json").into_iter().chain(index("index-documented.json")).collect();
     let mut cases = Vec::new();
