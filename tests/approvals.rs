@@ -217,7 +217,7 @@ fn check_answered(verdict: &str, held: bool) {
         running.signal(Signal::TERM);
         assert_eq!(running.end().status.code(), Some(143));
     } else {
-        assert_eq!((shown(&world, &run)["state"].clone(), world.times_run()), (json!("running"), 1));
+        assert_eq!((shown(&world, &run)["state"].clone(), world.times_run()), (json!("suspended"), 1));
         let output = world.run(&["run", "--resume", &run]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
@@ -389,7 +389,7 @@ fn of_two_questions_one_has_to_be_named() {
     assert_eq!(calls, [json!(format!("{run}.1.2"))]);
     assert_eq!(shown(&world, &run)["state"], "parked");
     world.ok(&["approvals", "deny", "last"]);
-    assert_eq!(shown(&world, &run)["state"], "running");
+    assert_eq!(shown(&world, &run)["state"], "suspended");
 }
 
 #[test]

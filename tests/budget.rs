@@ -35,7 +35,7 @@ fn an_exhausted_run_gets_more_and_completes() {
     assert!(added.status.success(), "{}", stderr(&added));
     assert!(stderr(&added).contains(&format!("hermod runs resume {run}")), "{}", stderr(&added));
     let after = shown(&world, "budget");
-    assert_eq!((&after["leg"], &after["state"]), (&json!(2), &json!("running")));
+    assert_eq!((&after["leg"], &after["state"]), (&json!(2), &json!("suspended")));
     assert_eq!(after["accounts"][0]["dimensions"]["iterations"]["limit"], 5);
     assert!(after["accounts"][0]["dimensions"]["usd"]["limit"].is_null(), "no limit is made: {after}");
 

@@ -414,7 +414,7 @@ fn a_terminated_run_goes_on_at_the_next_start() {
     let run = &object(&world.ok(&["runs", "list", "--json"]))[0];
     assert_eq!(
         (&run["state"], &run["outcome"], &run["iterations"]),
-        (&json!("running"), &Value::Null, &json!(1))
+        (&json!("suspended"), &Value::Null, &json!(1))
     );
     let other = world.run(&["run", &world.script(&json!([{ "say": "done" }])), "another"]);
     assert!(stderr(&other).contains("1 unfinished in other sessions"), "{}", stderr(&other));

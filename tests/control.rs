@@ -291,7 +291,7 @@ fn the_socket_of_a_killed_process_is_replaced() {
     let token = fs::read(world.state().join("control.token")).unwrap();
     assert_eq!(
         object(&world.ok(&["runs", "list", "--json"]))[0]["state"],
-        "running",
+        "suspended",
         "opened, as nobody answers"
     );
     let running = thinking(&world);

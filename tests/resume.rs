@@ -85,7 +85,7 @@ fn one_goes_on_and_the_others_wait() {
     let rows = rows(&output);
     assert_eq!((rows.len(), &rows[0]["id"], &rows[0]["outcome"]), (1, &json!(first), &json!("completed")));
     assert_eq!(rows[0]["answer"], "[rehearsal] late");
-    assert_eq!(object(&world.ok(&["runs", "show", &second, "--json"]))["state"], "running");
+    assert_eq!(object(&world.ok(&["runs", "show", &second, "--json"]))["state"], "suspended");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use clap::{Args, Subcommand};
 use hermod_actors::{
     Defaults,
-    model::{Awaited, RunRow, Timestamp, Verdict},
+    model::{Awaited, Timestamp, Verdict},
     port::{Clock, Journal},
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{Answer, Approval, Lost, Reader, Request},
+    control::{Answer, Approval, Lost, Reader, Request, RunStatus},
     daemon,
 };
 
@@ -119,7 +119,7 @@ async fn decide(args: AnswerArgs, verdict: Verdict, inquiry: &Inquiry) -> Result
 }
 
 /// Whether nobody runs the run: who holds the store may do so for another one.
-async fn rests(run: &RunRow, inquiry: &Inquiry) -> Result<bool, Failure> {
+async fn rests(run: &RunStatus, inquiry: &Inquiry) -> Result<bool, Failure> {
     let request = Request::RunsShow { run: run.id.to_string() };
     let Answer::Run(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
     Ok(detail.waits.iter().any(|wait| wait.what == Awaited::Process))
@@ -137,7 +137,7 @@ async fn alone(
     let runtime = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
     let decided = runtime.runtime.decide_at_rest(call, verdict).await;
     runtime.suspend(daemon::Leave::Done).await;
-    Ok(Answer::Decided { call, run: Box::new(decided?) })
+    Ok(Answer::Decided { call, run: Box::new(RunStatus::at_rest(decided?)) })
 }
 
 /// Whether it was heard nobody knows.

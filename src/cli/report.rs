@@ -3,7 +3,7 @@
 use hermod_actors::{
     RunResult,
     model::{
-        Account, Amounts, Content, Message, ModelRef, Outcome, RunId, RunRow, SessionId, SessionRow,
+        Account, Amounts, Content, Message, ModelRef, Outcome, RunId, SessionId, SessionRow,
         Timestamp, ToolCall, Wait,
     },
 };
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     clock::rfc3339,
-    control::{Node, RunDetail},
+    control::{Node, RunDetail, RunStatus},
 };
 
 /// `{run, session, isolation_key, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
@@ -154,11 +154,11 @@ fn identified(run: Option<(RunId, SessionId)>) -> Map<String, Value> {
 }
 
 /// `{id, session, state, outcome, cause, …of the cause, accepted_at, started_at, ended_at, iterations, usage}`.
-pub(crate) fn run(row: &RunRow) -> Value {
+pub(crate) fn run(row: &RunStatus) -> Value {
     let mut object = Map::new();
     object.insert("id".into(), row.id.to_string().into());
     object.insert("session".into(), row.session.to_string().into());
-    object.insert("state".into(), json!(row.state));
+    object.insert("state".into(), row.state().into());
     object.insert("outcome".into(), Value::Null);
     object.insert("cause".into(), Value::Null);
     object.extend(row.ended.as_ref().map(fields).unwrap_or_default());

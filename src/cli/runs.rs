@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hermod_actors::{
-    model::{RunRow, RunState, Timestamp},
+    model::{RunRow, Timestamp},
     port::Clock,
 };
 use serde_json::Value;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{Answer, Request, RunDetail},
+    control::{Answer, Request, RunDetail, RunStatus},
     environment::Variables,
 };
 
@@ -73,8 +73,8 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
 }
 
 /// Runs in columns.
-pub(crate) fn table_of(rows: &[RunRow]) -> String {
-    let cells = |row: &RunRow| {
+pub(crate) fn table_of(rows: &[RunStatus]) -> String {
+    let cells = |row: &RunStatus| {
         [
             row.id.to_string(),
             state(row),
@@ -90,14 +90,8 @@ pub(crate) fn table_of(rows: &[RunRow]) -> String {
 }
 
 /// The outcome; of an unfinished run, its state.
-pub(crate) fn state(row: &RunRow) -> String {
-    match (&row.ended, row.state) {
-        (Some(ended), _) => ended.outcome.name().to_owned(),
-        (None, RunState::Queued) => "queued".into(),
-        (None, RunState::Running) => "running".into(),
-        (None, RunState::Parked) => "parked".into(),
-        (None, RunState::Ended) => "ended".into(),
-    }
+pub(crate) fn state(run: &RunStatus) -> String {
+    run.ended.as_ref().map_or(run.state(), |ended| ended.outcome.name()).to_owned()
 }
 
 fn took(row: &RunRow) -> String {

@@ -20,7 +20,7 @@ use super::{
     report, runs,
 };
 use crate::{
-    control::{Answer, Fault, Lost, Reader, Request},
+    control::{Answer, Fault, Lost, Reader, Request, RunStatus},
     daemon,
     process::runner::Runner,
 };
@@ -50,13 +50,13 @@ pub(crate) async fn execute(args: StopArgs, inquiry: &Inquiry) -> Result<(), Fai
         Some(run) if args.tree => Target::Tree(run.into()),
         Some(run) => Target::Run(run.into()),
     };
-    let rows = stop(&target, inquiry).await?;
+    let rows: Vec<RunStatus> = stop(&target, inquiry).await?.into_iter().map(RunStatus::from).collect();
     if args.json {
         print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()))?;
     } else if rows.is_empty() {
         print("no run is unfinished")?;
     } else {
-        let line = |row: &RunRow| match &row.ended {
+        let line = |row: &RunStatus| match &row.ended {
             Some(ended) => format!("run {} has ended: {ended}\n", row.id),
             None => {
                 format!("run {} is {} still: it ends when its tools have ended\n", row.id, runs::state(row))

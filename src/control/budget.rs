@@ -6,13 +6,13 @@ use hermod_actors::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{fault::Fault, reader::Reader};
+use super::{fault::Fault, reader::Reader, status::RunStatus};
 
 /// The budget of a run: its account, and those above it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetDetail {
     /// Its row.
-    pub row: RunRow,
+    pub row: RunStatus,
     /// Its own account first, then the one above, and so on up to the root.
     pub accounts: Vec<Purse>,
     /// The active time that it has used, in milliseconds; `None` if that is not known any more.
@@ -61,6 +61,6 @@ impl Reader {
         })
         .await?;
         let used_ms = waits.active_ms(id);
-        Ok(BudgetDetail { row: self.counted(row).await?, accounts, used_ms, wall_ms })
+        Ok(BudgetDetail { row: self.counted(row).await?.into(), accounts, used_ms, wall_ms })
     }
 }

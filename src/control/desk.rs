@@ -24,7 +24,8 @@ use super::{
     fault::{Fault, FaultKind},
     protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, shown},
     reader::{PAGE, Reader},
-    tree::Forest,
+    status::RunStatus,
+    tree::{self, Forest},
     upkeep::{Caretaker, Sweep},
 };
 use crate::clock::SystemClock;
@@ -180,12 +181,17 @@ impl Desk {
         }
     }
 
-    async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Fault> {
+    async fn runs(&self, what: Read) -> Result<Vec<RunStatus>, Fault> {
         let mut rows = Vec::new();
         for row in self.reader.runs(what).await? {
-            rows.push(self.reader.counted(row).await?);
+            let row = self.reader.counted(row).await?;
+            rows.push(self.status(row).await);
         }
         Ok(rows)
+    }
+
+    async fn status(&self, row: RunRow) -> RunStatus {
+        tree::status(row, self.vitals().as_ref()).await
     }
 
     async fn run(&self, id: &str) -> Result<Answer, Fault> {
@@ -195,7 +201,7 @@ impl Desk {
         let bill = self.reader.bill(&row).await?;
         let (input, spec) = (accepted.input.to_string(), (*accepted.spec).clone());
         let (cost, unpriced) = (bill.nano_usd(), bill.unpriced().to_vec());
-        let waits = self.waits(&row).await?;
+        let (waits, row) = (self.waits(&row).await?, self.status(row).await);
         Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec, cost, unpriced, waits })))
     }
 
@@ -286,7 +292,9 @@ impl Desk {
 
     async fn budget(&self, id: &str) -> Result<Answer, Fault> {
         let row = self.reader.run(id).await?;
-        Ok(Answer::Budget(Box::new(self.reader.budget(row).await?)))
+        let mut budget = self.reader.budget(row).await?;
+        budget.row = self.status(budget.row.row).await;
+        Ok(Answer::Budget(Box::new(budget)))
     }
 
     async fn raise(&self, id: &str, by: Raised) -> Result<Option<Answer>, Fault> {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::{
     budget::BudgetDetail,
     fault::{Fault, FaultKind},
+    status::RunStatus,
     upkeep::{Footprint, Sweep, Swept},
 };
 use crate::clock::rfc3339;
@@ -174,7 +175,7 @@ pub enum Answer {
         writing_since: Option<Timestamp>,
     },
     /// To `runs.list`, in the order in which they were accepted.
-    Runs(Vec<RunRow>),
+    Runs(Vec<RunStatus>),
     /// To `runs.show`.
     Run(Box<RunDetail>),
     /// To `sessions.list`, in the order in which they were opened.
@@ -209,7 +210,7 @@ pub enum Answer {
         /// The call.
         call: CallId,
         /// Its run.
-        run: Box<RunRow>,
+        run: Box<RunStatus>,
     },
     /// To `backup.create`: it is being made. More lines follow.
     BackingUp {
@@ -239,7 +240,7 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDetail {
     /// Its row.
-    pub row: RunRow,
+    pub row: RunStatus,
     /// What it is to do.
     pub input: String,
     /// What the model said last.
@@ -287,7 +288,7 @@ pub struct SessionDetail {
     /// The session.
     pub session: SessionState,
     /// Its youngest runs.
-    pub runs: Vec<RunRow>,
+    pub runs: Vec<RunStatus>,
     /// What its model means to do, an item a line; `None` if that is nothing, or cannot be read.
     #[serde(default)]
     pub todo: Option<String>,
@@ -297,7 +298,7 @@ pub struct SessionDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The run.
-    pub run: RunRow,
+    pub run: RunStatus,
     /// The beginning of its input, at most 200 characters; empty if its journal cannot be read.
     #[serde(default)]
     pub input: String,

@@ -8,7 +8,7 @@ use hermod_actors::{
     port::{Clock, Read},
 };
 
-use super::{fault::Fault, protocol::Node, reader::Reader, told::Told};
+use super::{fault::Fault, protocol::Node, reader::Reader, status::RunStatus, told::Told};
 use crate::clock::SystemClock;
 
 /// What was read of sessions. Who asks again pays for what is new.
@@ -73,6 +73,7 @@ impl Forest {
             (run.iterations, run.usage) = (told.iterations, told.usage);
             waits = seen.waits(&run, vitals).await;
         }
+        let run = status(run, vitals).await;
         let node = Node { run, input: told.input, account, waits, children: Vec::new() };
         Ok((node, told.children))
     }
@@ -110,6 +111,15 @@ impl Seen {
             None => self.waits.at_rest(run.id, SystemClock::default().at()),
         }
     }
+}
+
+/// A run as clients see it, by the runtime of this process, if there is one.
+pub(super) async fn status(row: RunRow, vitals: Option<&Vitals>) -> RunStatus {
+    let has_process = match vitals {
+        Some(vitals) if row.state != RunState::Ended => vitals.runs(row.session).await,
+        Some(_) | None => false,
+    };
+    if has_process { row.into() } else { RunStatus::at_rest(row) }
 }
 
 /// Those first that stand below none of the others: the others are met below them.

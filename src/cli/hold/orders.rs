@@ -9,7 +9,7 @@ use hermod_actors::{
 };
 use tokio::time::timeout;
 
-use crate::control::{Answer, Fault, Order, Ordered, Orders};
+use crate::control::{Answer, Fault, Order, Ordered, Orders, RunStatus};
 
 /// How long a stopped run may take to its end before it is told as it is.
 const ENDING: Duration = Duration::from_secs(5);
@@ -108,8 +108,10 @@ async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<Answer
 
 /// Decides about a call of this process, or of a run that nobody runs, which is not taken up for that.
 async fn decide(runtime: &Runtime, call: CallId, verdict: Verdict) -> Result<Answer, Fault> {
-    let run = Box::new(runtime.decide_at_rest(call, verdict).await?);
-    Ok(Answer::Decided { call, run })
+    let row = runtime.decide_at_rest(call, verdict).await?;
+    let has_process = runtime.vitals().runs(row.session).await;
+    let run = if has_process { row.into() } else { RunStatus::at_rest(row) };
+    Ok(Answer::Decided { call, run: Box::new(run) })
 }
 
 async fn reset(runtime: &Runtime, name: String) -> Result<Answer, Fault> {

@@ -24,7 +24,7 @@ use crate::{
     },
     clock::SystemClock,
     config::{Config, OLLAMA},
-    control::{Named, Reader},
+    control::{Named, Reader, RunStatus},
     daemon::{self, Endpoints, Leave},
     environment::Variables,
     prompt::LayeredPrompt,
@@ -90,17 +90,18 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut holding = Holding::take(state, durability.into()).await?;
     let came = go_on(args, (&config, variables), &mut holding).await;
-    let came = holding.release(came).await?;
+    let Came { rows, left, texts } = holding.release(came).await?;
+    let rows: Vec<RunStatus> = rows.into_iter().map(RunStatus::at_rest).collect();
     if args.json {
-        print_json(&came.rows.iter().map(|row| object(row, &came.texts)).collect())?;
-    } else if !came.rows.is_empty() {
-        tell(&came, args.wait && args.id.is_some())?;
+        print_json(&rows.iter().map(|row| object(row, &texts)).collect())?;
+    } else if !rows.is_empty() {
+        tell((&rows, &texts), args.wait && args.id.is_some())?;
     }
-    Ok(came.left.unwrap_or_else(|| exit(&came.rows)))
+    Ok(left.unwrap_or_else(|| exit(&rows)))
 }
 
 /// The run with its answer; a text that is no answer is `partial`.
-fn object(row: &RunRow, texts: &BTreeMap<RunId, String>) -> Value {
+fn object(row: &RunStatus, texts: &BTreeMap<RunId, String>) -> Value {
     let mut object = report::run(row);
     let text = texts.get(&row.id).map(String::as_str);
     object["answer"] = text.filter(|_| has_completed(row)).into();
@@ -115,9 +116,11 @@ fn has_completed(row: &RunRow) -> bool {
 }
 
 /// Prints how they ended. The answer of a single run stands alone, as `hermod run` has it.
-fn tell(came: &Came, is_named: bool) -> Result<(), Failure> {
-    let Came { rows, texts, .. } = came;
-    if let ([row], true) = (&rows[..], is_named) {
+fn tell(
+    (rows, texts): (&[RunStatus], &BTreeMap<RunId, String>),
+    is_named: bool,
+) -> Result<(), Failure> {
+    if let ([row], true) = (rows, is_named) {
         say_progress(table_of(rows).trim_end());
         return match texts.get(&row.id) {
             Some(answer) if has_completed(row) => print(answer),
@@ -196,7 +199,18 @@ async fn go_on(
     drop(crowd);
     let texts = if args.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };
     daemon.suspend(if matches!(followed, Ok(Some(_))) { Leave::Asked } else { Leave::Done }).await;
-    Ok(Came { rows, left: followed?, texts })
+    let left = followed?;
+    Ok(Came { rows: counted(rows, &reader).await?, left, texts })
+}
+
+/// The rows as they are when nothing goes on any more: that of an unfinished run is as old as its last change of state.
+async fn counted(rows: Vec<RunRow>, reader: &Reader) -> Result<Vec<RunRow>, Failure> {
+    let mut counted = Vec::with_capacity(rows.len());
+    for row in rows {
+        let now = reader.runs(Read::Run(row.id)).await?.pop().unwrap_or(row);
+        counted.push(reader.counted(now).await?);
+    }
+    Ok(counted)
 }
 
 /// The unfinished runs that are meant, in the order in which they were accepted.
@@ -252,7 +266,7 @@ async fn endpoints(
 }
 
 /// 6 if a run is parked, else the first of the codes that is not 0.
-fn exit(rows: &[RunRow]) -> Exit {
+fn exit(rows: &[RunStatus]) -> Exit {
     if rows.iter().any(|row| row.state == RunState::Parked) {
         return Exit::Parked;
     }
@@ -261,8 +275,8 @@ fn exit(rows: &[RunRow]) -> Exit {
 }
 
 /// How each ended.
-fn table_of(rows: &[RunRow]) -> String {
-    let cells = |row: &RunRow| {
+fn table_of(rows: &[RunStatus]) -> String {
+    let cells = |row: &RunStatus| {
         let took = row.started_at.zip(row.ended_at);
         [
             row.id.to_string(),
@@ -277,13 +291,9 @@ fn table_of(rows: &[RunRow]) -> String {
     table::render(["RUN", "END", "SESSION", "ITERATIONS", "TOKENS", "TOOK"], &rows)
 }
 
-/// The outcome and its cause; without one, how the run stands.
-fn how(row: &RunRow) -> String {
-    match (&row.ended, row.state) {
-        (Some(ended), _) => ended.to_string(),
-        (None, RunState::Parked) => "parked".into(),
-        (None, RunState::Queued | RunState::Running | RunState::Ended) => "suspended".into(),
-    }
+/// The outcome and its cause; without one, the state.
+fn how(run: &RunStatus) -> String {
+    run.ended.as_ref().map_or_else(|| run.state().to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]
@@ -315,7 +325,10 @@ mod tests {
     fn the_exit_is_that_of_all_runs() {
         let ended = |outcome| row(RunState::Ended, Some(Ended { outcome, cause: None }));
         let looped = Ended::because(Outcome::Failed, Cause::CrashLoop { error: "x".into() });
-        let check = |rows: &[RunRow], expect: u8| assert_eq!(exit(rows) as u8, expect, "{rows:?}");
+        let check = |rows: &[RunRow], expect: u8| {
+            let runs: Vec<RunStatus> = rows.iter().cloned().map(RunStatus::at_rest).collect();
+            assert_eq!(exit(&runs) as u8, expect, "{rows:?}");
+        };
         let (fine, late, refused) =
             (ended(Outcome::Completed), ended(Outcome::TimedOut), ended(Outcome::Refused));
         check(&[], 0);
