@@ -116,7 +116,8 @@ pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
         .ok_or(StartError::NoHome)
 }
 
-/// Why tools must not work in this folder, whose path is real; `None` if they may.
+/// Why tools must not work in this folder, whose path is real; `None` if they may. They may where the state directory lies
+/// below it, as in `$HOME`: file tools leave that out.
 pub(crate) fn unfit_for_tools(folder: &Path, state: &Path) -> Option<String> {
     if !folder.is_dir() {
         return Some("it is no folder".to_owned());
@@ -124,10 +125,10 @@ pub(crate) fn unfit_for_tools(folder: &Path, state: &Path) -> Option<String> {
     if folder.to_str().is_none() {
         return Some("its path is not UTF-8; use another folder".to_owned());
     }
-    (state.starts_with(folder) || folder.starts_with(state)).then(|| {
+    folder.starts_with(state).then(|| {
         format!(
-            "it contains Hermod's state directory {}, or lies inside it, and no tool may reach that; use another folder, \
-             or move the state with HERMOD_HOME",
+            "it lies in Hermod's state directory {}, which no tool may change; use another folder, or move the state with \
+             HERMOD_HOME",
             state.display()
         )
     })
@@ -339,6 +340,7 @@ pub async fn start(
         .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
     let memory = config.memory.enabled.0.then(|| Memory::new(&state, for_work, for_user));
     let tools = tool::builtin(tool::Settings {
+        state: Some(state.clone()),
         memory,
         shell_timeout: config.tools.shell.timeout.0,
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),

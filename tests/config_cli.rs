@@ -213,8 +213,32 @@ fn what_is_shown_effectively_is_a_file_that_can_be_used() {
     let bare = String::from_utf8_lossy(&bare.stdout).into_owned();
     assert!(bare.starts_with("# nothing is set: every key has its default"), "{bare}");
     let shown = World::new("").check(&["config", "show", "--effective"], &[], (0, &[]));
-    World::new(&shown).check(&["config", "check"], &[], (0, &["ok"]));
-    World::new(EMBEDDED).check(&["config", "check"], &[], (0, &["ok"]));
+    let key = [("OPENAI_API_KEY", SECRET)];
+    World::new(&shown).check(&["config", "check"], &key, (0, &["ok"]));
+    World::new(EMBEDDED).check(&["config", "check"], &key, (0, &["ok"]));
+}
+
+#[test]
+fn a_check_says_what_a_run_would_miss() {
+    let anthropic = "there is no provider `anthropic` here";
+    let key = [("OPENAI_API_KEY", SECRET)];
+    let check = |config: &str, set: &[(&str, &str)], parts: &[&str]| {
+        let world = World::new(config);
+        for args in [&["config", "check"][..], &["run", "hi"]] {
+            let printed = world.check(args, set, (78, parts));
+            assert!(!printed.lines().any(|line| line == "ok"), "{args:?}: {printed}");
+        }
+    };
+    check("", &[], &["no model provider is configured", "ANTHROPIC_API_KEY"]);
+    let variable = "set ANTHROPIC_API_KEY to have it";
+    check("model = \"anthropic/claude-x\"", &key, &[anthropic, "configured are: openai", variable]);
+    check("model = \"anthropic/claude-x\"", &[], &[anthropic, "configured are: none", variable]);
+    check("fallback_providers = [\"anthropic/claude-x\"]", &key, &[anthropic, variable]);
+    let beside = World::new("[auxiliary.compression]\nchain = [\"anthropic/claude-x\"]");
+    beside.check(&["config", "check"], &key, (78, &[anthropic, variable]));
+    let world = World::new("");
+    world.check(&["run", "--model", "anthropic/claude-x", "hi"], &key, (78, &[anthropic, variable]));
+    assert!(world.check(&["runs", "list"], &[], (0, &[])).lines().count() <= 1, "no run was accepted");
 }
 
 #[test]

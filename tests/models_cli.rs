@@ -206,5 +206,6 @@ fn what_is_known_is_listed_and_the_users_own_comes_first() {
     assert_eq!((&sonnet["window"], &sonnet["price"]["cache_read"]), (&json!(200_000), &json!(0.3)));
     let shown = known.ok(&["config", "show"]);
     assert!(shown.contains("models.\"acme/large-1.5\".price.input = 0.25"), "{shown}");
-    assert_eq!(Known::new(&shown).ok(&["config", "check"]).lines().last(), Some("ok"));
+    let checked = shown + "\n[providers.acme]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n";
+    assert_eq!(Known::new(&checked).ok(&["config", "check"]).lines().last(), Some("ok"));
 }

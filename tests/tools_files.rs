@@ -50,10 +50,19 @@ impl World {
     }
 
     async fn call(&self, tool: &str, arguments: Value, cancel: &CancellationToken) -> CallEnd {
+        self.call_with(Settings::default(), (tool, arguments), cancel).await
+    }
+
+    async fn call_with(
+        &self,
+        settings: Settings,
+        (tool, arguments): (&str, Value),
+        cancel: &CancellationToken,
+    ) -> CallEnd {
         let (_, make) = TOOLS.iter().find(|(name, _)| *name == tool).expect("a tool");
         let workspace = self.at("");
         let workspace = workspace.to_str().expect("a path in UTF-8");
-        make(Settings::default())
+        make(settings)
             .run(Invocation { cancel: cancel.clone(), ..invocation(workspace, arguments) })
             .await
     }
@@ -163,6 +172,48 @@ async fn no_path_leads_out_of_the_workspace() {
     }
     assert_eq!(fs::read_to_string(secret).unwrap(), "s3cret");
     assert!(!world.folder.path().join("nowhere").exists());
+}
+
+#[tokio::test]
+async fn the_state_directory_in_the_workspace_is_left_out() {
+    let world = World::new();
+    fs::create_dir_all(world.at("deep/state/blobs")).expect("a state directory");
+    world.write("deep/state/key", "needle").write("deep/state/blobs/b", "needle").write("deep/other", "needle");
+    world.link("to", world.at("deep/state")).link("to-key", world.at("deep/state/key"));
+    let state = Some(world.at("deep/state").canonicalize().expect("a real path"));
+    let call = async |tool: &str, arguments: Value| {
+        let settings = Settings { state: state.clone(), ..Settings::default() };
+        let end = world.call_with(settings, (tool, arguments), &CancellationToken::new()).await;
+        (end.status, end.content.to_string())
+    };
+    let absolute = world.at("deep/state/key").display().to_string();
+    let edits = json!([{ "old": "needle", "new": "thread" }]);
+    for path in ["deep/state/key", "deep/./state/../state/key", "to/key", "to-key", "deep/state/no", &absolute] {
+        for (tool, arguments) in [
+            ("read_file", json!({ "path": path })),
+            ("write_file", json!({ "path": path, "content": "x" })),
+            ("edit_file", json!({ "path": path, "edits": edits })),
+            ("list_files", json!({ "path": path })),
+            ("search_files", json!({ "path": path, "pattern": "needle" })),
+            ("shell", json!({ "command": "pwd", "workdir": path })),
+        ] {
+            let (status, content) = call(tool, arguments).await;
+            assert_eq!(status, CallStatus::Error, "{tool} {path}: {content}");
+            assert!(content.contains("lies in Hermod's state directory"), "{tool} {path}: {content}");
+        }
+    }
+    let (_, found) = call("search_files", json!({ "pattern": "needle" })).await;
+    assert_eq!(found, "deep/other:1: needle\n");
+    let (_, found) = call("search_files", json!({ "pattern": "needle", "path": "deep" })).await;
+    assert_eq!(found, "deep/other:1: needle\n");
+    let (_, listed) = call("list_files", json!({ "depth": 8 })).await;
+    let line = "deep/state/ [Hermod's state directory; no file tool goes there]\n";
+    assert!(listed.contains(line) && !listed.contains("deep/state/key"), "{listed}");
+    assert_eq!(fs::read_to_string(world.at("deep/state/key")).expect("untouched"), "needle");
+    assert!(!world.at("deep/state/no").exists());
+    // A folder whose name only begins alike is not it.
+    fs::create_dir(world.at("deep/state2")).expect("a folder");
+    assert_eq!(call("write_file", json!({ "path": "deep/state2/x", "content": "" })).await.0, CallStatus::Ok);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ pub(crate) enum Place<'a> {
     Former(&'a Path),
 }
 
-/// The real path of the workspace. One from which tools could reach the state directory is refused.
+/// The real path of the workspace. One in the state directory is refused.
 pub(crate) fn resolve(place: Place<'_>, state: &Path) -> Result<PathBuf, Failure> {
     let (path, made) = match place {
         Place::Here => (Path::new("."), Ok(())),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_exists_and_is_apart_from_the_state() {
+    fn a_workspace_exists_and_is_not_in_the_state() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let (work, state) = (root.join("work"), root.join("state"));
@@ -72,8 +72,8 @@ mod tests {
         check(Place::Created(&root.join("new/er")), &state, Ok(&root.join("new/er")));
         check(Place::Former(&root.join("no")), &state, Err("names another folder"));
         check(Place::Existing(&root.join("file")), &state, Err("no folder"));
-        check(Place::Existing(&root), &state, Err("contains Hermod's state directory"));
-        check(Place::Existing(&state.join("in")), &state, Err("or lies inside it"));
+        check(Place::Existing(&root), &state, Ok(&root));
+        check(Place::Existing(&state.join("in")), &state, Err("it lies in Hermod's state directory"));
         check(Place::Existing(&state), &state, Err("HERMOD_HOME"));
     }
 }

@@ -12,7 +12,7 @@ use super::{
     Settings,
     blocking::{Asker, Failed, blocking_for},
     notes,
-    paths::{Place, declared, resolve},
+    paths::{Area, Place, declared},
     replace::replace,
     typed::{Site, Typed},
 };
@@ -80,8 +80,8 @@ impl Typed for EditFile {
             Ok(note) => note,
             Err(error) => return notes::unkept("edit", &error),
         };
-        let workspace = site.workspace;
-        let first = blocking_for(&site.cancel, move |asker| prepare(&workspace, &arguments, (note, asker)));
+        let area = site.area();
+        let first = blocking_for(&site.cancel, move |asker| prepare(&area, &arguments, (note, asker)));
         let prepared = match first.await {
             Ok(Prepared::Made(told)) => return CallEnd::ok(told),
             Ok(Prepared::ToMake(change)) => change,
@@ -112,11 +112,11 @@ struct Change {
 }
 
 fn prepare(
-    workspace: &str,
+    area: &Area,
     arguments: &Arguments,
     (noted, asker): (Option<Note>, &Asker),
 ) -> Result<Prepared, Failed> {
-    let place = resolve(workspace, "path", &arguments.path)?;
+    let place = area.resolve("path", &arguments.path)?;
     asker.still_waits()?;
     let before = read(&place)?;
     let hash = Hash::of(&before);

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::{
     Settings,
     blocking::{Asker, Failed, blocking},
-    paths::{declared, one_line, open_folder, resolve},
+    paths::{Area, declared, one_line, open_folder},
     typed::{Site, Typed},
 };
 
@@ -57,17 +57,21 @@ impl Typed for ListFiles {
     }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let workspace = site.workspace;
-        blocking(&site.cancel, move |asker| list(&workspace, &arguments, asker)).await
+        let area = site.area();
+        blocking(&site.cancel, move |asker| list(&area, &arguments, asker)).await
     }
 }
 
-fn list(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
-    let place = resolve(workspace, "path", arguments.path.as_deref().unwrap_or("."))?;
+fn list(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+    let place = area.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
     asker.still_waits()?;
     let folder = place.open_folder()?;
     let limit = arguments.limit.unwrap_or(LIMIT);
-    let mut listing = Listing { asker, limit, depth: arguments.depth.unwrap_or(1), lines: Lines::default() };
+    // By its identity: the names on the way to it are not followed.
+    let closed = area.closed.as_deref().and_then(|closed| rustix::fs::stat(closed).ok());
+    let closed = closed.map(|stat| (stat.st_dev, stat.st_ino));
+    let depth = arguments.depth.unwrap_or(1);
+    let mut listing = Listing { asker, limit, depth, closed, lines: Lines::default() };
     let names = names(&folder).map_err(|error| place.failed(error))?;
     listing.folder(&folder, "", (names, 1))?;
     Ok(listing.lines.finish(limit))
@@ -121,6 +125,8 @@ struct Listing<'a> {
     asker: &'a Asker,
     limit: usize,
     depth: usize,
+    /// The device and the number of the state directory.
+    closed: Option<(u64, u64)>,
     lines: Lines,
 }
 
@@ -156,6 +162,10 @@ impl Listing<'_> {
                 return Ok(());
             }
         };
+        if self.closed == Some((stat.st_dev, stat.st_ino)) {
+            self.line(&format!("{shown}/ [Hermod's state directory; no file tool goes there]"));
+            return Ok(());
+        }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => return self.below(folder, &shown, (name, level)),
             FileType::RegularFile => self.line(&format!("{shown} {}", stat.st_size)),

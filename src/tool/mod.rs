@@ -25,7 +25,7 @@ mod told;
 mod typed;
 mod write_file;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
@@ -48,6 +48,8 @@ pub struct Settings {
     pub runner: Option<Runner>,
     /// Where `skill_view` finds skills.
     pub skills: SkillFolders,
+    /// The real path of the state directory, which no file tool shows or touches, wherever the workspace is.
+    pub state: Option<PathBuf>,
     /// What `memory` changes; without it there is no such tool.
     pub memory: Option<Memory>,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             shell_timeout: Duration::from_mins(2),
             runner: None,
             skills: SkillFolders::default(),
+            state: None,
             memory: None,
         }
     }

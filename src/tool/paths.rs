@@ -4,6 +4,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use hermod_actors::{Visible, port::BadArguments};
@@ -69,6 +70,32 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
         Err(_) => return Err(place.refuse("leads out of the workspace", &place.inside())),
     }
     Ok(place)
+}
+
+/// The workspace of a call, and what of it is no tool's business.
+#[derive(Debug, Clone)]
+pub(super) struct Area {
+    /// The workspace.
+    pub(super) workspace: Arc<str>,
+    /// The real path of the state directory, which may lie in the workspace.
+    pub(super) closed: Option<PathBuf>,
+}
+
+impl Area {
+    /// As [`resolve`]; a place in the state directory is refused.
+    pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<Place, BadArguments> {
+        let place = resolve(&self.workspace, field, path)?;
+        if self.closed.as_ref().is_some_and(|closed| place.absolute().starts_with(closed)) {
+            let hint = "leave that folder alone; the operator sees what is in it with `hermod` itself";
+            return Err(place.refuse("lies in Hermod's state directory", hint));
+        }
+        Ok(place)
+    }
+
+    /// Whether this is the state directory.
+    pub(super) fn is_closed(&self, real: &Path) -> bool {
+        self.closed.as_deref() == Some(real)
+    }
 }
 
 /// The place that a call declares to touch: the real path, so that two names of one file are one. Where `path` leads

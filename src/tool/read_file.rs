@@ -8,7 +8,7 @@ use super::{
     Settings,
     blocking::{Asker, Failed, blocking},
     page::{Extent, LINES, Page, Paged},
-    paths::{Place, declared, resolve},
+    paths::{Area, Place, declared},
     typed::{Site, Typed},
 };
 
@@ -50,13 +50,13 @@ impl Typed for ReadFile {
     }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let workspace = site.workspace;
-        blocking(&site.cancel, move |asker| read(&workspace, &arguments, asker)).await
+        let area = site.area();
+        blocking(&site.cancel, move |asker| read(&area, &arguments, asker)).await
     }
 }
 
-fn read(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
-    let place = resolve(workspace, "path", &arguments.path)?;
+fn read(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+    let place = area.resolve("path", &arguments.path)?;
     asker.still_waits()?;
     let (mut file, stat) = place.open_file()?;
     let mut page = Page::new(arguments.offset.unwrap_or(1), arguments.limit.unwrap_or(LINES));

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::{
     Settings,
     blocking::{Asker, Failed, blocking},
-    paths::{Place, declared, one_line, resolve},
+    paths::{Area, Place, declared, one_line},
     patterns::{check_rules, globs, matcher},
     typed::{Site, Typed},
 };
@@ -75,13 +75,13 @@ impl Typed for SearchFiles {
     }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let workspace = site.workspace;
-        blocking(&site.cancel, move |asker| search(&workspace, &arguments, asker)).await
+        let area = site.area();
+        blocking(&site.cancel, move |asker| search(&area, &arguments, asker)).await
     }
 }
 
-fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
-    let place = resolve(workspace, "path", arguments.path.as_deref().unwrap_or("."))?;
+fn search(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+    let place = area.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
     let matcher = matcher(&arguments.pattern)?;
     let globs = globs(&place.root().absolute(), arguments.glob.as_deref())?;
     asker.still_waits()?;
@@ -101,10 +101,14 @@ fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<Strin
     };
     // The rules of all folders from the workspace down hold, so the walk begins there and keeps to the way.
     let target = place.absolute();
+    let entered = {
+        let area = area.clone();
+        move |entry: &DirEntry| !area.is_closed(entry.path()) && is_entered(entry)
+    };
     let towards = {
-        let target = target.clone();
+        let (target, entered) = (target.clone(), entered.clone());
         move |entry: &DirEntry| {
-            is_entered(entry) && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
+            entered(entry) && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
         }
     };
     let root = place.root();
@@ -118,7 +122,7 @@ fn search(workspace: &str, arguments: &Arguments, asker: &Asker) -> Result<Strin
     let reached = search.walk(walk(&root.absolute(), &globs).filter_entry(towards), (&root, &target))?;
     if !reached {
         // A place that the rules leave out is searched all the same if it is named.
-        search.walk(walk(&target, &globs).filter_entry(is_entered), (&root, &target))?;
+        search.walk(walk(&target, &globs).filter_entry(entered), (&root, &target))?;
     }
     Ok(search.found.finish())
 }

@@ -14,7 +14,7 @@ use super::{
     detached,
     excerpt::excerpt,
     hardline::{self, refused},
-    paths::resolve,
+    paths::Area,
     spool::spooled,
     told::told,
     typed::{self, Site, Typed},
@@ -88,8 +88,8 @@ impl Typed for Shell {
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let workspace = site.workspace.clone();
-        let folder = match spawn_blocking(move || folder(&workspace, workdir.as_deref())).await {
+        let area = site.area();
+        let folder = match spawn_blocking(move || folder(&area, workdir.as_deref())).await {
             Ok(Ok(folder)) => folder,
             Ok(Err(bad)) => return typed::refused(&bad),
             Err(error) => return failed_inside(&error),
@@ -139,8 +139,8 @@ fn timeout_of(seconds: Option<u64>, settings: &Settings) -> Duration {
     seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
 
-fn folder(workspace: &str, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
-    let place = resolve(workspace, "workdir", workdir.unwrap_or("."))?;
+fn folder(area: &Area, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
+    let place = area.resolve("workdir", workdir.unwrap_or("."))?;
     place.open_folder()?;
     Ok(place.absolute())
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Settings, Shape};
+use super::{Settings, Shape, paths::Area};
 
 /// A tool whose arguments are a type. This is all that a tool's file says; `make` does the rest.
 pub trait Typed: Debug + Send + Sync + 'static {
@@ -84,6 +84,13 @@ pub struct Site {
     pub progress: Progress,
     /// What the operator decides.
     pub settings: Settings,
+}
+
+impl Site {
+    /// What of the workspace a file tool may touch.
+    pub(super) fn area(&self) -> Area {
+        Area { workspace: Arc::clone(&self.workspace), closed: self.settings.state.clone() }
+    }
 }
 
 /// The tool that `T` describes.

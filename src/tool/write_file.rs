@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     Settings,
     blocking::{Asker, Failed, blocking},
-    paths::{declared, resolve},
+    paths::{Area, declared},
     replace::replace,
     typed::{Site, Typed},
 };
@@ -38,18 +38,18 @@ impl Typed for WriteFile {
     }
 
     async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let (own, workspace) = (site.shelf.own(), site.workspace);
-        blocking(&site.cancel, move |asker| write(&workspace, &arguments, (own, asker))).await
+        let (own, area) = (site.shelf.own(), site.area());
+        blocking(&site.cancel, move |asker| write(&area, &arguments, (own, asker))).await
     }
 }
 
 fn write(
-    workspace: &str,
+    area: &Area,
     arguments: &Arguments,
     (own, asker): (ArtifactName, &Asker),
 ) -> Result<String, Failed> {
     let Arguments { path, content } = arguments;
-    let place = resolve(workspace, "path", path)?;
+    let place = area.resolve("path", path)?;
     if path.ends_with('/') {
         return Err(place.refuse("ends with `/`, so it names a folder", "name a file").into());
     }
