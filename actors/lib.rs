@@ -28,7 +28,7 @@ mod turn;
 pub use active_deadline::ActiveDeadline;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::todo::TODO;
-pub use policy::{AnswerSource, Bill, Said, Visible};
+pub use policy::{AnswerSource, Bill, Said, Visible, usage_anomaly};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     Defaults, FirstTask, KeyConflict, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest,

@@ -24,7 +24,7 @@ use hermod_actors::{
         Answer, CallId, CredentialId, Failure, FailureClass, Message, ModelDeadlines, ModelTraits,
         PoolStrategy, RateInfo, RateLimits, RunId, SessionId,
     },
-    port::{Deltas, ModelRequest, Provider as _, Segments},
+    port::{Deltas, ModelRequest, Provider as _, Segments, ToolChoice},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -139,6 +139,7 @@ fn request(provider: &HttpProvider, credential: usize) -> ModelRequest {
         thinking: None,
         deadlines: ModelDeadlines::default(),
         head: encoder.head("", &[]),
+        tool_choice: ToolChoice::Auto,
         messages,
         pictures: BTreeMap::new(),
     }

@@ -144,19 +144,66 @@ fn a_test_says_who_does_not_answer_and_why() {
 
 /// Starts a run, and returns when its second model is asked.
 fn fallen_back(scene: &Scene) -> Running {
+    under_way(scene, "model 1   asks beta/m2").0
+}
+
+/// Starts a run, and returns when its progress has said `what`, with all that it has said.
+fn under_way(scene: &Scene, what: &str) -> (Running, String) {
     let mut command = scene.command(&["-vv", "run", "--json", "think"]);
     let mut running = Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let progress = BufReader::new(running.child().stderr.as_mut().unwrap());
     let mut seen = String::new();
     for line in progress.lines().map(|line| line.unwrap()) {
         seen.push_str(&line);
-        if line.contains("model 1   asks beta/m2") {
+        if line.contains(what) {
             break;
         }
     }
-    assert!(seen.contains("model 1   asks beta/m2"), "{seen}");
+    assert!(seen.contains(what), "{seen}");
     assert!(!seen.contains(SECRET), "{seen}");
-    running
+    (running, seen)
+}
+
+#[test]
+fn an_impossible_usage_is_said_once_and_counted_and_not_booked() {
+    let claims =
+        |usage: Value| json!({ "call": [{ "tool": "current_time", "arguments": {} }], "usage": usage });
+    let steps = json!([
+        claims(json!({ "cached_tokens": 1_000_000 })),
+        claims(json!({ "output_tokens": 1_000_000_000_000_000_000_u64 })),
+        { "say": "late", "delay": "5m" },
+    ]);
+    let scene = Scene::new(&steps, &says("ok"));
+    let (running, seen) = under_way(&scene, "model 3   asks acme/m1");
+    assert_eq!(seen.matches("not believed").count(), 1, "{seen}");
+    assert!(seen.contains("usage     not believed: parts_beyond_whole ("), "{seen}");
+    let status = scene.json(&["providers", "status", "--json"], 0);
+    let acme = &status[0];
+    assert_eq!((&acme["answered"], &acme["usage_anomalies"]), (&json!(2), &json!(2)), "{status}");
+    assert_eq!(acme["models"][0]["usage_anomalies"], 2, "{status}");
+    assert_eq!(acme["last_usage_anomaly"]["kind"], "invalid_count", "{status}");
+    let budget = scene.json(&["budget", "show", "last", "--json"], 0);
+    let spent = &budget["accounts"][0]["dimensions"]["tokens"]["spent"];
+    assert!(spent.as_u64().is_some_and(|spent| (100..100_000).contains(&spent)), "{budget}");
+    scene.check(&["stop", "--all"], 0);
+    drop(running);
+}
+
+#[test]
+fn attempts_that_reach_nobody_cost_nothing() {
+    // The configuration of an endpoint at which nothing listens: port 1 is never given away.
+    let text = "model = \"acme/m1\"\n[providers.acme]\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+                [models.\"acme/m1\"]\nprice = { input = 3.0, output = 15.0 }\n\
+                [retry]\nfirst_pause = \"1ms\"\n";
+    let scene = Scene::of(text, &[]);
+    scene.check(&["run", "--budget", "tokens=80000,usd=0.5", "hi"], 69);
+    let budget = scene.json(&["budget", "show", "last", "--json"], 0);
+    let dimensions = &budget["accounts"][0]["dimensions"];
+    for (dimension, expect) in [("tokens", json!(0)), ("usd", json!(0.0))] {
+        assert_eq!(dimensions[dimension]["spent"], expect, "{budget}");
+        assert_eq!(dimensions[dimension]["reserved"], expect, "{budget}");
+    }
+    assert_eq!(budget["failure"]["request"], "not_sent", "{budget}");
 }
 
 #[test]

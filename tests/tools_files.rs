@@ -62,9 +62,7 @@ impl World {
         let (_, make) = TOOLS.iter().find(|(name, _)| *name == tool).expect("a tool");
         let workspace = self.at("");
         let workspace = workspace.to_str().expect("a path in UTF-8");
-        make(settings)
-            .run(Invocation { cancel: cancel.clone(), ..invocation(workspace, arguments) })
-            .await
+        make(settings).run(Invocation { cancel: cancel.clone(), ..invocation(workspace, arguments) }).await
     }
 }
 
@@ -178,7 +176,10 @@ async fn no_path_leads_out_of_the_workspace() {
 async fn the_state_directory_in_the_workspace_is_left_out() {
     let world = World::new();
     fs::create_dir_all(world.at("deep/state/blobs")).expect("a state directory");
-    world.write("deep/state/key", "needle").write("deep/state/blobs/b", "needle").write("deep/other", "needle");
+    world
+        .write("deep/state/key", "needle")
+        .write("deep/state/blobs/b", "needle")
+        .write("deep/other", "needle");
     world.link("to", world.at("deep/state")).link("to-key", world.at("deep/state/key"));
     let state = Some(world.at("deep/state").canonicalize().expect("a real path"));
     let call = async |tool: &str, arguments: Value| {
@@ -188,7 +189,9 @@ async fn the_state_directory_in_the_workspace_is_left_out() {
     };
     let absolute = world.at("deep/state/key").display().to_string();
     let edits = json!([{ "old": "needle", "new": "thread" }]);
-    for path in ["deep/state/key", "deep/./state/../state/key", "to/key", "to-key", "deep/state/no", &absolute] {
+    for path in
+        ["deep/state/key", "deep/./state/../state/key", "to/key", "to-key", "deep/state/no", &absolute]
+    {
         for (tool, arguments) in [
             ("read_file", json!({ "path": path })),
             ("write_file", json!({ "path": path, "content": "x" })),

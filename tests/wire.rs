@@ -18,10 +18,14 @@ use std::{
 };
 
 use hermod::provider::{Decoder, WIRES};
-use hermod_actors::{model::Failure, port::Deltas};
+use hermod_actors::{
+    model::{Amounts, CallId, Failure, Hash, Incarnation, ModelRef, ModelStarted, RunId, UsageAnomalyKind},
+    port::Deltas,
+    usage_anomaly,
+};
 use serde_json::Value;
 
-use recordings::{Case, FORMATS, Nobody, cases, facts::Facts};
+use recordings::{Case, FORMATS, Nobody, cases, facts::Facts, json_file};
 
 /// Places at which every recording is cut.
 const CUTS: usize = 64;
@@ -159,6 +163,79 @@ fn a_truncated_stream_never_asks_for_other_calls() {
             }
         });
     });
+}
+
+/// Tokens that a request may ask for which does not say how many.
+const UNLIMITED: u64 = 1 << 20;
+
+#[test]
+fn no_recorded_usage_is_taken_for_impossible() {
+    let (mut of, mut measured, mut foreign) = (0, 0, Vec::new());
+    let mut wrong = Vec::new();
+    for case in cases().into_iter().filter(|case| case.status == 200) {
+        let Ok(answer) = case.decode([&*case.body]) else { continue };
+        if answer.usage.is_none() {
+            continue;
+        }
+        let request = json_file(&case.folder.join("request.json"))["body"].take();
+        let (bytes, images) = measure(&request);
+        let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let max_tokens = limits.iter().find_map(|name| request[name].as_u64()).unwrap_or(UNLIMITED);
+        of += 1;
+        measured += usize::from(bytes > 0);
+        let Some(anomaly) = usage_anomaly(&started(bytes, images, max_tokens), &answer) else { continue };
+        match anomaly.kind {
+            // What the vendor's own tools find is read too; no request from here has such tools.
+            UsageAnomalyKind::InputBeyondRequest if has_vendor_tools(&request) => foreign.push(case.name),
+            _ => wrong.push(format!("{}: {anomaly}", case.name)),
+        }
+    }
+    println!(
+        "{of} usages, {measured} with their request, {} read what the vendor's tools found",
+        foreign.len()
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(foreign.len() <= 3, "{foreign:?}");
+}
+
+/// The bytes of the texts of a request, and its pictures.
+fn measure(value: &Value) -> (u64, u64) {
+    let sum = |values: &mut dyn Iterator<Item = &Value>| {
+        values.map(measure).fold((0, 0), |(bytes, images), more| (bytes + more.0, images + more.1))
+    };
+    match value {
+        Value::String(text) if text.starts_with("data:image") => (0, 1),
+        Value::String(text) => (text.len() as u64, 0),
+        Value::Array(values) => sum(&mut values.iter()),
+        Value::Object(fields) if matches!(fields.get("type").and_then(Value::as_str), Some("image")) => {
+            (0, 1)
+        }
+        Value::Object(fields) => sum(&mut fields.values()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => (0, 0),
+    }
+}
+
+fn has_vendor_tools(request: &Value) -> bool {
+    let own = [None, Some("function"), Some("custom")];
+    let tools = request["tools"].as_array().into_iter().flatten();
+    tools.map(|tool| tool["type"].as_str()).any(|kind| !own.contains(&kind))
+}
+
+fn started(bytes: u64, images: u64, max_tokens: u64) -> ModelStarted {
+    ModelStarted {
+        call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
+        attempt: 1,
+        model: ModelRef { provider: "p".into(), model: "m".into() },
+        view: 1,
+        request: Hash::of(b""),
+        bytes,
+        images,
+        max_tokens,
+        prefix: None,
+        reserved: Amounts::default(),
+        price: None,
+        incarnation: Incarnation::default(),
+    }
 }
 
 /// Checks the exchanges with status 200, on all cores.

@@ -23,7 +23,7 @@ use hermod_actors::{
         Answer, CallId, CredentialId, Failure, FailureClass, Message, ModelDeadlines, ModelTraits, Origin,
         PoolStrategy, RateLimits, RunId, SessionId,
     },
-    port::{ModelRequest, Provider as _, Segments},
+    port::{ModelRequest, Provider as _, Segments, ToolChoice},
 };
 use recordings::{Nobody, cases, wire};
 use tokio::{
@@ -227,6 +227,7 @@ async fn call(provider: &HttpProvider) -> Result<Answer, Failure> {
         model: "m".into(),
         max_tokens: 5,
         thinking: None,
+        tool_choice: ToolChoice::Auto,
         deadlines: ModelDeadlines::default(),
         head: encoder.head("", &[]),
         messages,

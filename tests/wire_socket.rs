@@ -16,9 +16,9 @@ use hermod::{
 use hermod_actors::{
     model::{
         Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelDeadlines, ModelTraits,
-        PoolStrategy, RateLimits, RunId, SessionId,
+        PoolStrategy, RateLimits, RequestFate, RunId, SessionId, Usage,
     },
-    port::{Deltas, ModelRequest, Provider as _, Segments},
+    port::{Deltas, ModelRequest, Provider as _, Segments, ToolChoice},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -199,6 +199,7 @@ fn request(provider: &HttpProvider) -> ModelRequest {
         thinking: None,
         deadlines: ModelDeadlines::default(),
         head: encoder.head("", &[]),
+        tool_choice: ToolChoice::Auto,
         messages,
         pictures: BTreeMap::new(),
     }
@@ -349,8 +350,73 @@ async fn nobody_there_is_a_network_failure() {
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let failure = call(&HttpProvider::new(config(&base_url)).unwrap()).await.unwrap_err();
-    assert_eq!(failure.class, FailureClass::Network);
+    assert_eq!((&failure.class, failure.request), (&FailureClass::Network, Some(RequestFate::NotSent)));
     assert!(failure.message.contains(&base_url) && failure.message.contains("refused"), "{failure}");
+}
+
+/// The call fails, and its request came so far.
+async fn check_fate(script: Vec<Act>, deadlines: Deadlines, expect: RequestFate) {
+    let said = format!("{script:?}");
+    let failure = call_once(script, deadlines).await.unwrap_err();
+    assert_eq!(failure.request, Some(expect), "{failure}: {said}");
+}
+
+#[tokio::test]
+async fn a_failure_says_whether_its_request_may_have_been_worked_on() {
+    use RequestFate::{MayHaveRun, Rejected};
+    let usual = Deadlines::default();
+    for status in [301, 400, 401, 402, 403, 404, 405, 409, 413, 422, 429, 501, 503, 521, 522, 523, 529] {
+        for body in ["", "<html>", r#"{"error":{"message":"no"}}"#] {
+            check_fate(vec![respond(status, "", body)], usual, Rejected).await;
+        }
+    }
+    for status in [408, 424, 500, 502, 504, 520, 524, 599] {
+        check_fate(vec![respond(status, "", "{}")], usual, MayHaveRun).await;
+    }
+    let filtered = r#"{"error":{"message":"no","code":"content_filter"}}"#;
+    check_fate(vec![respond(400, "", filtered)], usual, MayHaveRun).await;
+    check_fate(vec![Act::Close], usual, MayHaveRun).await;
+    check_fate(vec![Act::Hold], Deadlines { first_event: short(), ..usual }, MayHaveRun).await;
+    check_fate(vec![Act::Hold], Deadlines { call: short(), ..usual }, MayHaveRun).await;
+    check_fate(vec![streaming(), Act::Close], usual, MayHaveRun).await;
+    // An error under status 200 is a refusal only before the answer has begun.
+    let limited = "data: {\"error\":{\"code\":429,\"message\":\"slow down\"}}\n\n";
+    check_fate(vec![streaming(), chunked(&[limited, ""])], usual, Rejected).await;
+    for parts in [vec![HELLO, limited, ""], vec![&[HELLO, limited].concat(), ""]] {
+        check_fate(vec![streaming(), chunked(&parts)], usual, MayHaveRun).await;
+    }
+    let broken = "data: {\"error\":{\"code\":500,\"message\":\"broken\"}}\n\n";
+    check_fate(vec![streaming(), chunked(&[broken, ""])], usual, MayHaveRun).await;
+    check_fate(vec![respond(200, "", r#"{"error":{"code":429,"message":"no"}}"#)], usual, Rejected).await;
+}
+
+#[tokio::test]
+async fn what_was_never_sent_whole_says_so() {
+    let deadlines = Deadlines { first_event: short(), call: short() * 50, ..Deadlines::default() };
+    // Bound, and nothing is accepted: small requests fit into the buffers of the kernel, this one does not.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    let provider = HttpProvider::new(ProviderConfig { deadlines, ..config(&base_url) }).unwrap();
+    let mut large = request(&provider);
+    let encoder = provider.encoder("m", &ModelTraits::default());
+    for _ in 0..64 {
+        encoder.messages(&[Message::User("x".repeat(1 << 20).into())], &mut large.messages);
+        large.messages.close();
+    }
+    let stalled = provider.call(large, &Shown::default()).await.unwrap_err();
+    assert_eq!(stalled.request, Some(RequestFate::NotSent), "{stalled}");
+    // No such credential.
+    let keyless = ModelRequest { credential: CredentialId(7), ..request(&provider) };
+    let keyless = provider.call(keyless, &Shown::default()).await.unwrap_err();
+    assert_eq!((keyless.class, keyless.request), (FailureClass::Auth, Some(RequestFate::NotSent)));
+}
+
+#[tokio::test]
+async fn usage_that_comes_with_an_error_is_kept() {
+    let usage = "data: {\"error\":{\"code\":500,\"message\":\"broken\"},\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\n";
+    let failure = call_once(vec![streaming(), chunked(&[HELLO, usage, ""])], Deadlines::default()).await;
+    let expect = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
+    assert_eq!(failure.unwrap_err().usage.as_deref(), Some(&expect));
 }
 
 #[tokio::test]
@@ -367,7 +433,7 @@ async fn https_speaks_tls() {
     let (result, first) = tokio::join!(call(&provider), serve);
     assert_eq!(first, 22, "a TLS record of the handshake");
     let failure = result.unwrap_err();
-    assert_eq!(failure.class, FailureClass::Network);
+    assert_eq!((&failure.class, failure.request), (&FailureClass::Network, Some(RequestFate::NotSent)));
     assert!(failure.message.starts_with("cannot connect to https://127.0.0.1"), "{failure}");
 }
 

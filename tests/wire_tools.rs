@@ -12,7 +12,7 @@ use std::{
 use hermod::provider::{WIRES, Wire, Writing};
 use hermod_actors::{
     model::{CallId, CredentialId, ModelDeadlines, Origin, RunId, SessionId, ToolSpec},
-    port::{Head, ModelRequest, Segments},
+    port::{Head, ModelRequest, Segments, ToolChoice},
 };
 use recordings::{folder, wire};
 use serde_json::Value;
@@ -42,6 +42,7 @@ fn offered(format: &Wire, tools: &[ToolSpec]) -> (Vec<Value>, Head) {
         thinking: None,
         deadlines: ModelDeadlines::default(),
         head: head.clone(),
+        tool_choice: ToolChoice::Auto,
         messages: Segments::default(),
         pictures: BTreeMap::new(),
     };

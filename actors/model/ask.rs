@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Body;
 use super::{
     Amounts, AssistantMessage, Attempt, CallId, Failure, Finish, Flaw, Hash, Incarnation, ModelRef,
-    NotAnswered, Price, Seq, Timestamp, Usage,
+    NotAnswered, Price, Seq, Timestamp, Usage, UsageAnomaly,
 };
 
 /// See [`Body::ModelStarted`].
@@ -25,6 +25,9 @@ pub struct ModelStarted {
     /// The bytes of what the model is to read, without what the wire format adds; 0 if that is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
+    /// The pictures of the view.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub images: u64,
     /// The output tokens asked for.
     pub max_tokens: u64,
     /// Why the request does not begin as the one before it did; absent if it does. A provider's cache is of no use then.
@@ -77,9 +80,12 @@ pub struct ModelAnswered {
     /// The link of the chain that is asked from now on, counted from 0, if that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
-    /// What it used, if the provider said.
+    /// What it used, if the provider said and can be believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Why what the provider said of its usage does not count: then all that was reserved is spent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
 /// See [`Body::ModelFailed`].
@@ -126,6 +132,9 @@ pub struct LateSettled {
     pub usd: Option<u64>,
     /// What had been booked for it in the meantime.
     pub booked: Amounts,
+    /// Why what the provider said of its usage does not count: then what was booked stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
 impl ModelStarted {

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, CallId, ModelRef, ModelStarted, ModelTraits, RunId, SessionId, Usage};
+use super::{Attempt, CallId, ModelRef, ModelStarted, ModelTraits, RunId, SessionId, Usage, UsageAnomaly};
 
 /// How the view of a run is kept short, resolved when it is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,9 +105,12 @@ pub struct SummaryAnswered {
     /// The link of the chain that is asked from now on, counted from 0, if that is another one; behind the last, nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
-    /// What it used, if the provider said.
+    /// What it used, if the provider said and can be believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Why what the provider said of its usage does not count: then all that was reserved is spent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
 /// Why an answer is no summary.

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Timestamp;
+use super::{Timestamp, Usage, UsageAnomaly};
 
 /// Which of the time limits of a call ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,6 +16,18 @@ pub enum Deadline {
     Gap,
     /// The whole call.
     Call,
+}
+
+/// How far the request of a failed attempt came: whether its tokens may be billed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestFate {
+    /// The provider never had the whole request: there was no key, or no connection for long enough.
+    NotSent,
+    /// The provider turned it away before it worked on it.
+    Rejected,
+    /// The provider had the request and may have worked on it.
+    MayHaveRun,
 }
 
 /// Why a model call failed, by what can be done about it. Each wire format maps status, headers and body to one of
@@ -108,6 +120,30 @@ impl FailureClass {
         }
     }
 
+    /// How far the request of an attempt that failed so has usually come; for failures that do not say it themselves.
+    pub const fn usual_fate(&self) -> RequestFate {
+        match self {
+            Self::NotMade | Self::Timeout { which: Deadline::Connect } => RequestFate::NotSent,
+            Self::RateLimited { .. }
+            | Self::Overloaded
+            | Self::Auth
+            | Self::QuotaExhausted { .. }
+            | Self::ContextTooLong { .. }
+            | Self::OutputCap { .. }
+            | Self::InvalidRequest
+            | Self::ModelNotFound
+            | Self::NotAnApi => RequestFate::Rejected,
+            Self::Server
+            | Self::Timeout { which: Deadline::FirstEvent | Deadline::Gap | Deadline::Call }
+            | Self::Network
+            | Self::Cut
+            | Self::ContentRefused
+            | Self::Cancelled
+            | Self::Lost
+            | Self::Interrupted => RequestFate::MayHaveRun,
+        }
+    }
+
     /// In how many milliseconds the provider will have room again, if it said so.
     pub fn reset_in(&self, now: Timestamp) -> Option<u64> {
         let at = |reset_at: &Option<Timestamp>| reset_at.map(|at| at.ms_since(now));
@@ -147,12 +183,38 @@ pub struct Failure {
     pub class: FailureClass,
     /// What the provider, the network or the runtime said; never a secret.
     pub message: String,
+    /// How far the request came; absent where only the class tells (see [`FailureClass::usual_fate`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestFate>,
+    /// What the attempt used, if the provider said so with the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<Usage>>,
+    /// Why what it said of its usage does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
 impl Failure {
     /// A failure of `class`, told as `message`.
     pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into() }
+        Self { class, message: message.into(), request: None, usage: None, anomaly: None }
+    }
+
+    /// The failure of a request that came so far.
+    #[must_use]
+    pub fn with_request(self, request: RequestFate) -> Self {
+        Self { request: Some(request), ..self }
+    }
+
+    /// The failure with the usage that the provider reported.
+    #[must_use]
+    pub fn with_usage(self, usage: Option<Usage>) -> Self {
+        Self { usage: usage.map(Box::new), ..self }
+    }
+
+    /// How far the request came.
+    pub fn request(&self) -> RequestFate {
+        self.request.unwrap_or(self.class.usual_fate())
     }
 }
 

@@ -149,6 +149,13 @@ pub struct Origin {
 }
 
 impl AssistantMessage {
+    /// The bytes of all that was written: text, reasoning, calls, and the opaque parts as JSON.
+    pub(crate) fn written_bytes(&self) -> usize {
+        let calls = self.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+        let opaque = self.opaque.iter().flat_map(|opaque| &opaque.parts).map(|part| part.to_string().len());
+        self.text.len() + self.reasoning.len() + calls.chain(opaque).sum::<usize>()
+    }
+
     /// The opaque parts that `origin` made; none of anybody else.
     pub fn parts_of(&self, origin: &Origin) -> &[Value] {
         self.opaque.as_ref().filter(|opaque| *opaque.origin == *origin).map_or(&[], |opaque| &opaque.parts)
@@ -239,6 +246,9 @@ pub struct Usage {
     /// Tokens written to the vendor's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
+    /// Whether a reported count was negative, fractional or no number: it is 0 here, and none of the counts is believed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_invalid: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
@@ -270,6 +280,7 @@ impl Usage {
         self.apart_tokens = self.apart_tokens.saturating_add(other.apart_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
+        self.is_invalid |= other.is_invalid;
     }
 }
 

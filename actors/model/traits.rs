@@ -281,7 +281,7 @@ mod tests {
                 output_tokens: output,
                 cached_tokens: cached,
                 cache_write_tokens: written,
-                apart_tokens: 0,
+                ..Usage::default()
             };
             assert_eq!(price.of(&usage), expect, "{usage:?}");
         };

@@ -6,7 +6,7 @@ use crate::model::{Attempt, Body, CallId, ModelRef, ModelStarted, Record, RunSpe
 
 /// Adds up what one run's calls cost, record by record, by the prices that were known when it was accepted.
 ///
-/// Only answers are counted: what a failed attempt was billed for nobody says.
+/// A failed attempt counts if its provider has reported what it used; what others were billed for is not known.
 #[derive(Debug, Clone, Default)]
 pub struct Bill {
     /// `None` until the record that accepted the run was taken.
@@ -34,12 +34,18 @@ impl Bill {
             Body::ModelAnswered(answered) => {
                 self.charge((answered.call, answered.attempt), answered.usage.as_ref());
             }
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+                if let Some(usage) = failed.failure.usage.as_deref() {
+                    self.charge((failed.call, failed.attempt), Some(usage));
+                }
+            }
+            // What was reported late and is not believed leaves the cost unknown, as before.
+            Body::LateSettled(late) if late.anomaly.is_some() => {}
             Body::LateSettled(late) => self.charge((late.call, late.attempt), Some(&late.usage)),
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
-            | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
@@ -52,7 +58,6 @@ impl Bill {
             | Body::BudgetRaised(_)
             | Body::ChildEnded(_)
             | Body::ContextCompacted(_)
-            | Body::SummaryFailed(_)
             | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
@@ -134,6 +139,7 @@ mod tests {
             view: 1,
             request: Hash::of(b""),
             bytes: 0,
+            images: 0,
             max_tokens: 1,
             prefix: None,
             reserved: Amounts::default(),
@@ -150,8 +156,16 @@ mod tests {
     fn answered(iteration: u32, attempt: Attempt, usage: Option<Usage>) -> Record {
         let call = CallId { run: RUN, iteration, n: 0 };
         let message = Arc::new(AssistantMessage::default());
-        let answered =
-            ModelAnswered { call, attempt, message, finish: Finish::Stop, flaw: None, fallback: None, usage };
+        let answered = ModelAnswered {
+            call,
+            attempt,
+            message,
+            finish: Finish::Stop,
+            flaw: None,
+            fallback: None,
+            usage,
+            anomaly: None,
+        };
         record(Body::ModelAnswered(Box::new(answered)))
     }
 
@@ -190,6 +204,7 @@ mod tests {
             usage: usage(2, 0),
             usd: None,
             booked: Amounts::default(),
+            anomaly: None,
         };
         let late = |attempt| record(Body::LateSettled(late(attempt)));
         check(&[fell_back.as_slice(), &[late(1)]].concat(), None, &["b"]);

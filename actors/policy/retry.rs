@@ -1,7 +1,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::{
-    model::{Attempt, CallId, Deadline, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
+    model::{Attempt, CallId, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
     policy::blame::{Blame, blame},
 };
 
@@ -221,44 +221,10 @@ fn jitter(call: CallId, attempt: Attempt) -> u64 {
     u64::from(hasher.finalize()[0])
 }
 
-/// What a failed attempt must be taken to have cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Billing {
-    /// The provider turned it away before any work, or was never asked.
-    Nothing,
-    /// It may have been worked on: all that was reserved counts as spent.
-    Everything,
-}
-
-/// What a failure of this class must be taken to have cost.
-pub(crate) const fn billing(class: &FailureClass) -> Billing {
-    match class {
-        FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { .. }
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ModelNotFound
-        | FailureClass::NotAnApi
-        | FailureClass::NotMade
-        | FailureClass::Timeout { which: Deadline::Connect } => Billing::Nothing,
-        FailureClass::Server
-        | FailureClass::Timeout { which: Deadline::FirstEvent | Deadline::Gap | Deadline::Call }
-        | FailureClass::Network
-        | FailureClass::Cut
-        | FailureClass::ContentRefused
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::Interrupted => Billing::Everything,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::RunId;
+    use crate::model::{Deadline, RunId};
 
     const CALL: CallId = CallId { run: RunId::from_bits(5), iteration: 1, n: 0 };
     const NOW: Timestamp = Timestamp(1_000_000);

@@ -86,7 +86,9 @@ mod tests {
             let call = CallId { run: RunId::from_bits(1), iteration, n: 0 };
             let (message, finish, flaw) = (Arc::new(message), Finish::Stop, *flaw);
             let (fallback, usage) = (None, None);
-            let answered = ModelAnswered { call, attempt: 1, message, finish, flaw, fallback, usage };
+            let anomaly = None;
+            let answered =
+                ModelAnswered { call, attempt: 1, message, finish, flaw, fallback, usage, anomaly };
             let body = Body::ModelAnswered(Box::new(answered));
             Arc::new(Record { at: Timestamp(0), active_ms: 0, body })
         };

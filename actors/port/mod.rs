@@ -22,7 +22,7 @@ pub use journal::{
     Refusal, Rows, StoredRecord, Write, Written,
 };
 pub use ledger::{Posting, post};
-pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider};
+pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider, ToolChoice};
 pub use segments::Segments;
 pub use space::Space;
 pub use tool::{BadArguments, Boot, Found, Intent, Invocation, Progress, Tool};

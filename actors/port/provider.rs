@@ -68,6 +68,18 @@ pub struct Head {
     pub bytes: Bytes,
     /// The tools that are called otherwise there, because the vendor does not take their names: by that name.
     pub names: Arc<BTreeMap<String, String>>,
+    /// Whether it has tools.
+    pub has_tools: bool,
+}
+
+/// Whether the model may call the tools of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// It may not: the tools are there only so that the request begins as the one before it.
+    NoCalls,
 }
 
 /// One attempt's request, still without the few fields that only the wire format can write.
@@ -89,6 +101,8 @@ pub struct ModelRequest {
     pub deadlines: ModelDeadlines,
     /// From [`Encoder::head`].
     pub head: Head,
+    /// Whether the model may call the tools of the head; without tools it says nothing.
+    pub tool_choice: ToolChoice,
     /// From [`Encoder::messages`].
     pub messages: Segments,
     /// The pictures of the messages as they were kept, by handle.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     look::Look,
-    model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp},
+    model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp, UsageAnomaly},
     provider::Gate,
 };
 
@@ -18,6 +18,12 @@ pub struct ProviderStatus {
     pub answered: u64,
     /// Attempts that failed.
     pub failed: u64,
+    /// Answers whose reported usage was not believed, of those that were answered.
+    #[serde(default)]
+    pub usage_anomalies: u64,
+    /// The last of these usages.
+    #[serde(default)]
+    pub last_usage_anomaly: Option<UsageAnomaly>,
     /// The last failure.
     pub last_failure: Option<Failure>,
     /// Whether the endpoint is asked at all: opened when it cannot be reached.
@@ -43,6 +49,9 @@ pub struct ModelStatus {
     pub answered: u64,
     /// Attempts that failed.
     pub failed: u64,
+    /// Answers whose reported usage was not believed.
+    #[serde(default)]
+    pub usage_anomalies: u64,
     /// The last failure that was held against it.
     pub last_failure: Option<Failure>,
 }
@@ -54,8 +63,8 @@ pub(crate) struct Report {
     pub(crate) model: ModelRef,
     /// With what.
     pub(crate) credential: CredentialId,
-    /// How it ended.
-    pub(crate) end: Result<(), Failure>,
+    /// How it ended; of an answer, why its usage is not believed.
+    pub(crate) end: Result<Option<Box<UsageAnomaly>>, Failure>,
 }
 
 /// The messages of [`Provider`].
@@ -77,8 +86,17 @@ pub(crate) struct State {
     name: Arc<str>,
     gate: Arc<Gate>,
     last_failure: Option<Failure>,
-    /// Attempts that were answered and that failed.
-    counts: BTreeMap<(Arc<str>, CredentialId), (u64, u64)>,
+    last_usage_anomaly: Option<UsageAnomaly>,
+    counts: BTreeMap<(Arc<str>, CredentialId), AttemptCounts>,
+}
+
+/// How many attempts ended how.
+#[derive(Debug, Clone, Copy, Default)]
+struct AttemptCounts {
+    answered: u64,
+    failed: u64,
+    /// Of those that were answered.
+    usage_anomalies: u64,
 }
 
 impl Actor for Provider {
@@ -91,7 +109,7 @@ impl Actor for Provider {
         _me: ActorRef<ProviderMsg>,
         (name, gate): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { name, gate, last_failure: None, counts: BTreeMap::new() })
+        Ok(State { name, gate, last_failure: None, last_usage_anomaly: None, counts: BTreeMap::new() })
     }
 
     async fn handle(
@@ -110,12 +128,19 @@ impl Actor for Provider {
 
 impl State {
     fn count(&mut self, report: Report) {
-        let (answered, failed) = self.counts.entry((report.model.model, report.credential)).or_default();
+        let counts = self.counts.entry((report.model.model, report.credential)).or_default();
         match report.end {
-            Ok(()) => *answered += 1,
+            Ok(anomaly) => {
+                counts.answered += 1;
+                if let Some(anomaly) = anomaly {
+                    tracing::warn!(provider = %self.name, %anomaly, "reported usage not believed");
+                    counts.usage_anomalies += 1;
+                    self.last_usage_anomaly = Some(*anomaly);
+                }
+            }
             Err(failure) => {
                 tracing::debug!(provider = %self.name, %failure, "attempt failed");
-                *failed += 1;
+                counts.failed += 1;
                 self.last_failure = Some(failure);
             }
         }
@@ -127,20 +152,23 @@ impl State {
         let (credentials, limits) = self.gate.account();
         let models = known.into_iter().map(|known| {
             let key = (Arc::clone(&known.model), known.credential);
-            let (answered, failed) = self.counts.get(&key).copied().unwrap_or_default();
+            let counts = self.counts.get(&key).copied().unwrap_or_default();
             ModelStatus {
                 model: known.model.as_ref().into(),
                 credential: known.credential,
                 breaker: known.state,
-                answered,
-                failed,
+                answered: counts.answered,
+                failed: counts.failed,
+                usage_anomalies: counts.usage_anomalies,
                 last_failure: known.last,
             }
         });
         ProviderStatus {
             name: self.name.as_ref().into(),
-            answered: self.counts.values().map(|(answered, _)| answered).sum(),
-            failed: self.counts.values().map(|(_, failed)| failed).sum(),
+            answered: self.counts.values().map(|counts| counts.answered).sum(),
+            failed: self.counts.values().map(|counts| counts.failed).sum(),
+            usage_anomalies: self.counts.values().map(|counts| counts.usage_anomalies).sum(),
+            last_usage_anomaly: self.last_usage_anomaly,
             last_failure: self.last_failure.clone(),
             endpoint,
             credentials,

@@ -87,6 +87,7 @@ fn asked(attempt: Attempt) -> Body {
         model: ModelRef { provider: "p".into(), model: "m".into() },
         view: 1,
         request: Hash::of(b""),
+        images: 0,
         bytes: 0,
         max_tokens: 1,
         prefix: None,
@@ -108,6 +109,7 @@ fn answered(calls: usize) -> Body {
         flaw: None,
         fallback: None,
         usage: None,
+        anomaly: None,
     }))
 }
 

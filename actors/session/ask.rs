@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use crate::{
     model::{Answer, Message, ModelStarted, RunSpec, ThinkingRequest},
-    port::{Encoder, Head, ModelRequest, Segments},
+    port::{Encoder, Head, ModelRequest, Segments, ToolChoice},
     provider::Lease,
     session::{
         attempt,
@@ -34,15 +34,19 @@ impl Tasks {
         };
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
         let tools = Arc::clone(&self.wiring.tools);
-        let rendered =
-            rendered(&spec, &lease, |encoder| view.render(turn, encoder, || tools.specs(&spec.tools)));
+        let rendered = rendered(&spec, &lease, |encoder| {
+            let (head, messages) = view.render(turn, encoder, || tools.specs(&spec.tools));
+            let head = if turn.offers_tools() { head } else { encoder.head(&turn.system(), &[]) };
+            (head, messages)
+        });
+        let tool_choice = if turn.is_exhausted() { ToolChoice::NoCalls } else { ToolChoice::Auto };
         if rendered.is_none() {
             *view = EncodedView::default();
         }
         let thinking = spec.thinking_of(lease.admission.model());
         let of = Arc::clone(&spec);
         let plans = move |answer: &Answer| tools.plan(&answer.message.calls, &of);
-        self.make((started, spec), lease, (rendered, thinking), plans)
+        self.make((started, spec), lease, (rendered, thinking, tool_choice), plans)
     }
 
     /// Makes the attempt at a summary that is started.
@@ -57,15 +61,17 @@ impl Tasks {
             encoder.messages(&[Message::User(text.into())], &mut messages);
             (encoder.head(SUMMARY_PROMPT, &[]), messages)
         });
-        self.make((started, Arc::clone(spec)), lease, (rendered, None), |_| Arc::new([]))
+        let asked = (rendered, None, ToolChoice::Auto);
+        self.make((started, Arc::clone(spec)), lease, asked, |_| Arc::new([]))
     }
 
-    /// Makes an attempt that is started, in a task, with what the model is to read and how much it is to think.
+    /// Makes an attempt that is started, in a task, with what the model is to read, how much it is to think, and whether it
+    /// may call tools.
     fn make(
         &self,
         (started, spec): (Arc<ModelStarted>, Arc<RunSpec>),
         lease: Lease,
-        (rendered, thinking): (Option<Rendered>, Option<ThinkingRequest>),
+        (rendered, thinking, tool_choice): (Option<Rendered>, Option<ThinkingRequest>, ToolChoice),
         plans: impl FnOnce(&Answer) -> Arc<[Plan]> + Send + 'static,
     ) -> Begun {
         let (call, attempt) = (started.call, started.attempt);
@@ -83,6 +89,7 @@ impl Tasks {
             thinking,
             deadlines: spec.traits_of(model).deadlines,
             head,
+            tool_choice,
             messages,
             pictures: BTreeMap::new(),
         };
@@ -95,7 +102,8 @@ impl Tasks {
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {
-            let made = attempt::make(&wiring, (lease, &spec), request, (&published, &cancelled)).await;
+            let made =
+                attempt::make(&wiring, (lease, &spec, &started), request, (&published, &cancelled)).await;
             guard.answer(match made {
                 Ok(answer) => Input::Answered { plans: plans(&answer), answer: Arc::new(answer), started },
                 Err((failure, outlook)) => Input::ModelFailed { call, attempt, failure, outlook },

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     active_deadline::ActiveDeadline,
-    model::{Answer, Failure, FailureClass, ModelRef, RunSpec},
-    policy::Otherwise,
+    model::{Answer, Failure, FailureClass, ModelRef, ModelStarted, RunSpec},
+    policy::{Otherwise, believed},
     port::{ArtifactError, ArtifactName, Artifacts, ModelRequest, Provider},
     provider::{Admission, Lease, ProviderMsg, Report},
     session::{
@@ -28,7 +28,7 @@ pub(super) const RENEWING: Duration = Duration::from_secs(30);
 /// Makes the attempt. The gate knows how it ended before the session does.
 pub(super) async fn make(
     wiring: &Wiring,
-    (lease, chain): (Lease, &RunSpec),
+    (lease, chain, started): (Lease, &RunSpec, &ModelStarted),
     mut request: ModelRequest,
     (published, cancel): (&Published, &CancellationToken),
 ) -> Result<Answer, (Failure, Outlook)> {
@@ -52,14 +52,19 @@ pub(super) async fn make(
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),
     }
-    let end = answer.as_ref().map(|_| ()).map_err(Clone::clone);
+    // A usage that is not believed must not fill the limits of the account either.
+    let (usage, anomaly) = match &answer {
+        Ok(answer) => believed(started, &answer.message, answer.usage),
+        Err(_) => (None, None),
+    };
+    let end = answer.as_ref().map(|_| anomaly).map_err(Clone::clone);
     let report = ProviderMsg::Report(Report { model: model.clone(), credential, end });
     if wiring.providers.cast(ProvidersMsg::To(Arc::clone(&model.provider), report)).is_err() {
         tracing::debug!("the supervisor of providers is gone");
     }
     match answer {
         Ok(answer) => {
-            admission.end(Ok(answer.usage), wiring.clock.at());
+            admission.end(Ok(usage), wiring.clock.at());
             Ok(answer)
         }
         Err(failure) => {

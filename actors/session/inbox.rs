@@ -25,6 +25,8 @@ use crate::{
 /// Characters of all results of one call that its model reads at most, and the least of one result.
 const SHOWN: usize = 24_000;
 const LEAST: usize = 2_000;
+/// What stands beside the absent answer of a subagent that has written none.
+const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";
 /// A result takes at most this part of the model's window.
 const SHARE: u64 = 10;
 
@@ -176,8 +178,12 @@ impl Room {
         if let Some(cause) = &ended.cause {
             told["reason"] = cause.to_string().into();
         }
-        if let Some(said) = said {
-            told["answer_source"] = said.source.name().into();
+        match &said {
+            Some(said) => told["answer_source"] = said.source.name().into(),
+            None => {
+                told["answer"] = Value::Null;
+                told["note"] = NO_TEXT.into();
+            }
         }
         if let Some(kept) = kept {
             let note =

@@ -15,7 +15,7 @@ use crate::{
     },
     port::{
         BadArguments, Boot, Deltas, Encoder, Found, Head, Intent, Invocation, ModelRequest, Provider,
-        Segments, Tool,
+        Segments, Tool, ToolChoice,
     },
 };
 
@@ -75,13 +75,17 @@ impl Provider for ScriptedProvider {
 pub struct PlainEncoder;
 
 impl PlainEncoder {
-    /// The messages of a request, the system prompt first.
+    /// The messages of a request, the system prompt first; that has `"tool_choice": "none"` if no tool may be called.
     pub fn decode(request: &ModelRequest) -> Vec<Value> {
         let mut bytes = request.head.bytes.to_vec();
         let messages = request.messages.clone().assemble(&[], &BTreeMap::new());
         messages.iter().for_each(|piece| bytes.extend_from_slice(piece));
         bytes.push(b']');
-        serde_json::from_slice(&bytes).unwrap_or_default()
+        let mut messages: Vec<Value> = serde_json::from_slice(&bytes).unwrap_or_default();
+        if let Some(system) = messages.first_mut().filter(|_| request.tool_choice == ToolChoice::NoCalls) {
+            system["tool_choice"] = "none".into();
+        }
+        messages
     }
 }
 
@@ -89,7 +93,7 @@ impl Encoder for PlainEncoder {
     fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let bytes = format!("[{}", json!({"role": "system", "text": system, "tools": names})).into();
-        Head { bytes, names: Arc::default() }
+        Head { bytes, names: Arc::default(), has_tools: !tools.is_empty() }
     }
 
     fn messages(&self, messages: &[Message], to: &mut Segments) {

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
     RunRequest, RunResult, Runtime,
-    model::{Account, Amounts, Delegation, Dimension, EffectClass, Outcome, RunRow, RunSpec, StopReason},
+    model::{
+        Account, Amounts, Answer, Delegation, Dimension, EffectClass, Outcome, RunRow, RunSpec, StopReason,
+    },
     port::{Journal, Read, Rows, Tool},
     testkit::{
         FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
@@ -28,6 +30,9 @@ fn last(view: &[Value]) -> (String, Option<String>) {
 fn model() -> ScriptedProvider {
     ScriptedProvider::new(STEP, |view| {
         let (text, result) = last(view);
+        if text.starts_with("toil") {
+            return Ok(toil(&text, view));
+        }
         match (text.split_once(' '), result) {
             (Some(("give", arguments)), None) => {
                 let arguments =
@@ -40,6 +45,18 @@ fn model() -> ScriptedProvider {
             (_, None) => Ok(says(&format!("did {text}"))),
         }
     })
+}
+
+/// An answer that calls a tool again and again; `aloud` with a text, and `obeying` not where no call is allowed.
+fn toil(text: &str, view: &[Value]) -> Answer {
+    if text.ends_with("obeying") && view[0]["tool_choice"] == "none" {
+        return says("what there is");
+    }
+    let mut answer = calls(&[("work", json!({}))]);
+    if text.ends_with("aloud") {
+        answer.message.text = if view[0]["tool_choice"] == "none" { " " } else { "still at it" }.into();
+    }
+    answer
 }
 
 fn tools() -> Vec<Arc<dyn Tool>> {
@@ -114,6 +131,34 @@ async fn a_batch_is_told_as_one_with_what_failed_in_it() {
     assert_eq!(of(1, "outcome"), json!("failed"));
     assert!(of(1, "reason").as_str().unwrap_or_default().starts_with("empty_answer"), "{told}");
     assert!(of(2, "answer").as_str().unwrap_or_default().contains("did deeper"), "{told}");
+}
+
+/// What the parent of a subagent reads whose iterations are used up while it calls tools.
+async fn exhausted(task: &str) -> Value {
+    let (_, _, result) = run(&format!("give {task}")).await;
+    let told = heard(&result);
+    assert_eq!(told["outcome"], "budget_exhausted", "{told}");
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subagent_without_budget_is_asked_for_a_text_and_can_call_nothing() {
+    let told = exhausted("toil obeying").await;
+    assert_eq!((&told["answer"], &told["note"]), (&json!("what there is"), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_subagent_said_last_stands_for_an_empty_last_answer() {
+    let told = exhausted("toil aloud").await;
+    assert_eq!((&told["answer"], &told["answer_source"]), (&json!("still at it"), &json!("partial")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subagent_that_has_written_nothing_is_not_told_as_an_empty_answer() {
+    let told = exhausted("toil").await;
+    assert_eq!((&told["answer"], told.get("answer_source")), (&Value::Null, None));
+    assert!(told["note"].as_str().unwrap_or_default().contains("had written any text"), "{told}");
+    assert!(told["reason"].as_str().unwrap_or_default().contains("iterations limit of 5"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

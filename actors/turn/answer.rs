@@ -8,6 +8,7 @@ use crate::{
         ModelRef, ModelStarted, Outcome, Usage,
     },
     mutation::{Mutation, planted},
+    policy::believed,
     turn::{
         Plan,
         asking::{Asked, Asking},
@@ -43,6 +44,7 @@ impl Draft {
             view: self.turn.last,
             request: self.turn.request_hash(),
             bytes: limits::request_bytes(run, &self.turn) as u64,
+            images: self.turn.history.images() as u64,
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,
@@ -68,6 +70,7 @@ impl Draft {
         let Some(Verdict { flaw, fallback, ended }) = self.run().map(|run| run.judge(answer, plans)) else {
             return;
         };
+        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
         self.push(Body::ModelAnswered(Box::new(ModelAnswered {
             call,
             attempt,
@@ -75,7 +78,8 @@ impl Draft {
             finish: answer.finish,
             flaw,
             fallback,
-            usage: answer.usage,
+            usage,
+            anomaly,
         })));
         if flaw.is_some_and(Flaw::asks_again) {
             return;
@@ -94,8 +98,9 @@ impl Draft {
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
     pub(super) fn late(&mut self, started: &ModelStarted, answer: &Answer) {
-        if let Some(usage) = answer.usage {
-            let (call, attempt) = (started.call, started.attempt);
+        let (call, attempt) = (started.call, started.attempt);
+        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
+        if let Some(usage) = usage {
             let usd = started.price.and_then(|price| price.of(&usage));
             let booked = Amounts {
                 tokens: started.reserved.tokens,
@@ -103,7 +108,10 @@ impl Draft {
                 ..Amounts::default()
             };
             let usage = if planted(Mutation::DropLateUsage) { Usage::default() } else { usage };
-            self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked }));
+            self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly: None }));
+        } else if anomaly.is_some() {
+            let (usage, booked) = (Usage::default(), Amounts::default());
+            self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd: None, booked, anomaly }));
         }
     }
 

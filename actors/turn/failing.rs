@@ -7,7 +7,7 @@ use crate::{
         Attempt, Body, CallId, Cause, Ended, Failure, FailureClass, ModelFailed, ModelRef, ModelWaiting,
         NotAnswered, Outcome, RunSpec, Timestamp, WhyNot,
     },
-    policy::{After, Contact, Elsewhere, Past, Standing, until},
+    policy::{After, Contact, Elsewhere, Past, Standing, until, with_believed_usage},
     turn::{
         Outlook,
         asking::{Asked, Asking},
@@ -37,6 +37,9 @@ impl Draft {
         if !self.is_asked(call, attempt) {
             return;
         }
+        let Some((asking, _)) = self.asking() else { return };
+        let Some(started) = asking.started().cloned() else { return };
+        let failure = &with_believed_usage(&started, failure.clone());
         if self.is_in_grace() {
             return self.last_word_failed((call, attempt), failure);
         }
@@ -44,7 +47,7 @@ impl Draft {
             return self.too_long((call, attempt), failure);
         }
         let Some((asking, spec)) = self.asking() else { return };
-        let Some(model) = asking.started().map(|started| started.model.clone()) else { return };
+        let model = started.model.clone();
         let others = self.others(&model);
         let own = spec.chain.iter().position(|link| *link == model);
         let elsewhere = elsewhere(&others, own, &outlook.links);

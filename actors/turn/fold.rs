@@ -9,7 +9,7 @@ use crate::{
         CallLost, CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed,
         ModelStarted, ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
     },
-    policy::{Billing, billing, fit_name, may_pass},
+    policy::{Billing, billing, fit_name, may_pass, spent_by_failure},
     turn::{
         Head, Prefix, Turn,
         asking::{Asked, Asking, Patience, Pause},
@@ -86,10 +86,11 @@ impl Turn {
     fn asks(&mut self, started: &Arc<ModelStarted>, now: Now) {
         let started = Arc::clone(started);
         let pressure = self.current_pressure();
+        let offers_tools = self.offers_tools();
         if let Phase::Running(run) = &mut self.phase {
             run.end_pause(now);
             let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
-            self.prefix = Some(Prefix { model, spec });
+            self.prefix = Some(Prefix { model, spec, offers_tools });
         }
         if let Some(asking) = self.asked(started.call) {
             asking.since.get_or_insert(now.active_ms);
@@ -213,9 +214,12 @@ impl Turn {
         self.learn(class, failed.call);
         let Some(asking) = self.asked(failed.call) else { return };
         let was_started = asking.started().is_some();
-        let (spent, was_read) = match (&asking.state, billing(class)) {
-            (Asked::Started(started), Billing::Everything) => (started.reserved, true),
-            (Asked::Started(_) | Asked::Wanted(_), _) => (Amounts::default(), false),
+        let (spent, was_read) = match &asking.state {
+            Asked::Started(started) => {
+                let was_read = billing(&failed.failure) != Billing::Nothing;
+                (spent_by_failure(started, &failed.failure), was_read)
+            }
+            Asked::Wanted(_) => (Amounts::default(), false),
         };
         if let Some(model) = asking.started().map(|started| started.model.clone()) {
             let patience = match failed.fallback {
@@ -244,6 +248,7 @@ impl Turn {
         if let Phase::Running(run) = &mut self.phase {
             run.caps.extend(cap);
             run.spent.add(&spent);
+            run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
             run.unshown = run.unshown.filter(|_| !has_shown);
             // Started and given up in one append: that is no iteration, as the account says too.
             let is_uncounted = run.stopping.is_some() && matches!(class, FailureClass::NotMade);

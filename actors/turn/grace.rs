@@ -12,6 +12,7 @@ use crate::{
         FROM_RUNTIME, Failure, FailureClass, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome,
         RunExhausted, RunId,
     },
+    policy::believed,
     turn::{
         Effect, Turn,
         asking::Asking,
@@ -94,9 +95,11 @@ impl Draft {
         self.run().is_some_and(Run::is_in_grace)
     }
 
-    /// The grace call is answered. Calls of the answer are dropped: nobody will make them.
+    /// The grace call is answered. Its request lets the model call no tool; calls of a model that does so all the same are
+    /// dropped, and its text counts.
     pub(super) fn last_word(&mut self, started: &ModelStarted, answer: &Answer) {
         let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
+        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
         self.push(Body::ModelAnswered(Box::new(ModelAnswered {
             call: started.call,
             attempt: started.attempt,
@@ -104,16 +107,22 @@ impl Draft {
             finish: answer.finish,
             flaw: None,
             fallback: None,
-            usage: answer.usage,
+            usage,
+            anomaly,
         })));
         self.end_exhausted();
     }
 
-    /// The grace call has failed: it is not made again.
+    /// The grace call has failed. It is made again only where the provider may have refused the request for `tool_choice`:
+    /// then without tools.
     pub(super) fn last_word_failed(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
-        let failure = failure.clone();
-        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at: None, fallback: None }));
-        self.end_exhausted();
+        let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
+        let is_again = offered && refuses_tool_choice(&failure.class);
+        let (failure, retry_at) = (failure.clone(), is_again.then_some(self.now.at));
+        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        if !is_again {
+            self.end_exhausted();
+        }
     }
 
     /// Ends an exhausted run.
@@ -122,6 +131,11 @@ impl Draft {
             self.end_run(for_want_of(refusal));
         }
     }
+}
+
+/// Whether a request that forbids calls may have failed for that: it is invalid, or no server of the model takes it.
+const fn refuses_tool_choice(class: &FailureClass) -> bool {
+    matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
 }
 
 const fn for_want_of(refusal: NoAllowance) -> Ended {
@@ -143,8 +157,17 @@ impl Turn {
         }
     }
 
+    /// Whether the next request, or the one under way, has the run's tools. Only a grace call goes without them: after the
+    /// provider has refused the one that had them.
+    pub(crate) fn offers_tools(&self) -> bool {
+        let Phase::Running(run) = &self.phase else { return true };
+        let Step::Asking(asking) = &run.step else { return true };
+        let refused = |failure: &Failure| refuses_tool_choice(&failure.class);
+        run.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
+    }
+
     /// Whether the run under way is exhausted: what is said to it from then on is for the next one.
-    pub(super) fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         matches!(&self.phase, Phase::Running(run) if run.exhausted.is_some())
     }
 }

@@ -97,6 +97,7 @@ pub(crate) struct Turn {
 struct Prefix {
     model: ModelRef,
     spec: Arc<RunSpec>,
+    offers_tools: bool,
 }
 
 /// What does not change in a session's life.
@@ -228,6 +229,8 @@ impl Turn {
         let (_, spec) = self.current()?;
         if last.model != *model {
             Some(PrefixChange::Model)
+        } else if last.offers_tools != self.offers_tools() {
+            Some(PrefixChange::Tools)
         } else if Arc::ptr_eq(&last.spec, spec) {
             None
         } else if last.spec.system != spec.system {

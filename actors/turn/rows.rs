@@ -7,7 +7,7 @@ use crate::{
         Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage, WhyAgain,
     },
     mutation::{Mutation, planted},
-    policy::{Billing, billing},
+    policy::spent_by_failure,
     port::Index,
     turn::{
         delegate::ONE_CHILD,
@@ -272,9 +272,7 @@ fn call_of(body: &Body) -> Option<CallId> {
 
 fn settle_failure(ledger: &mut Ledger, asking: Option<&ModelStarted>, failed: &ModelFailed) {
     let Some(asking) = asking else { return };
-    let spent = match billing(&failed.failure.class) {
-        Billing::Everything => asking.reserved,
-        Billing::Nothing => Amounts { iterations: asking.reserved.iterations, ..Amounts::default() },
-    };
+    let spent =
+        Amounts { iterations: asking.reserved.iterations, ..spent_by_failure(asking, &failed.failure) };
     settle(ledger, failed.call.run.into(), &asking.reserved, &spent);
 }

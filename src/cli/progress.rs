@@ -35,12 +35,20 @@ pub(crate) struct Progress {
     asked: HashMap<CallId, (String, String)>,
     /// When attempts began, on the session's clock.
     begun: HashMap<CallId, u64>,
+    /// The runs of which it was said that a reported usage is not believed: it is said once of each.
+    disbelieved: BTreeSet<RunId>,
 }
 
 impl Progress {
     /// Tells the records from the point of view of one run.
     pub(crate) fn new(run: RunId) -> Self {
-        Self { run, open: BTreeSet::from([run]), asked: HashMap::new(), begun: HashMap::new() }
+        Self {
+            run,
+            open: BTreeSet::from([run]),
+            asked: HashMap::new(),
+            begun: HashMap::new(),
+            disbelieved: BTreeSet::new(),
+        }
     }
 
     /// How a line about the record is meant.
@@ -86,6 +94,32 @@ impl Progress {
     pub(crate) fn line(&mut self, record: &Record) -> Option<String> {
         let now = record.active_ms;
         self.track(record);
+        let line = self.step(record, now);
+        match (line, self.disbelief(&record.body)) {
+            (Some(line), Some(disbelief)) => Some(format!("{line}\n{disbelief}")),
+            (line, disbelief) => line.or(disbelief),
+        }
+    }
+
+    /// What there is to say of a usage that is not believed, once in each run.
+    fn disbelief(&mut self, body: &Body) -> Option<String> {
+        let (run, anomaly) = match body {
+            Body::ModelAnswered(answered) => (answered.call.run, answered.anomaly.as_deref()),
+            Body::SummaryAnswered(answered) => (answered.call.run, answered.anomaly.as_deref()),
+            Body::LateSettled(late) => (late.call.run, late.anomaly.as_deref()),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+                (failed.call.run, failed.failure.anomaly.as_deref())
+            }
+            _ => return None,
+        };
+        let anomaly = anomaly.filter(|_| self.disbelieved.insert(run))?;
+        Some(format!(
+            "usage     not believed: {anomaly}; what was reserved is booked instead, for each such answer (`hermod providers \
+             status` counts them)"
+        ))
+    }
+
+    fn step(&mut self, record: &Record, now: u64) -> Option<String> {
         match &record.body {
             // Without a run under way nothing was left where it was: a session at rest has its next task.
             Body::SessionRevived(_) if self.open.is_empty() => None,
@@ -354,7 +388,8 @@ mod tests {
 
     use hermod_actors::model::{
         AccountId, AssistantMessage, CallEnd, Dimension, Ended, Failure, FailureClass, Finish, Incarnation,
-        NoAllowance, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage,
+        NoAllowance, Outcome, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage,
+        UsageAnomaly, UsageAnomalyKind,
     };
 
     use super::*;
@@ -384,6 +419,7 @@ mod tests {
             flaw: None,
             fallback: None,
             usage: Some(Usage { input_tokens: 12, output_tokens: 3, ..Usage::default() }),
+            anomaly: None,
         }))
     }
 
@@ -481,6 +517,7 @@ mod tests {
                 flaw: Some(flaw),
                 fallback,
                 usage: None,
+                anomaly: None,
                 ..*answered
             }))
         };
@@ -541,5 +578,20 @@ mod tests {
             || Body::SessionRevived(SessionRevived { incarnation: Incarnation::default(), boot: "b".into() });
         let again = Some("session   taken up again where it was");
         check(vec![revived(), ended(RUN), revived()], &[again, None, None]);
+    }
+
+    #[test]
+    fn a_usage_that_is_not_believed_is_said_once_in_a_run() {
+        let disbelieved = || {
+            let Body::ModelAnswered(answered) = answered() else { unreachable!("it is an answer") };
+            let reported = Usage { input_tokens: 1 << 50, output_tokens: 3, ..Usage::default() };
+            let anomaly = UsageAnomaly { kind: UsageAnomalyKind::InputBeyondRequest, reported };
+            let anomaly = Some(Box::new(anomaly));
+            Body::ModelAnswered(Box::new(ModelAnswered { usage: None, anomaly, ..*answered }))
+        };
+        let said = "model 2   answered, 1 tool call\nusage     not believed: input_beyond_request (1125899906842624 tokens \
+                    read, of these 0 from the cache and 0 to it, 3 written); what was reserved is booked instead, for each \
+                    such answer (`hermod providers status` counts them)";
+        check(vec![disbelieved(), disbelieved()], &[Some(said), Some("model 2   answered, 1 tool call")]);
     }
 }

@@ -3,8 +3,8 @@
 use hermod_actors::{
     RunResult,
     model::{
-        Account, Amounts, Content, Message, ModelRef, Outcome, RunId, SessionId, SessionRow,
-        Timestamp, ToolCall, Wait,
+        Account, Amounts, Content, Message, ModelRef, Outcome, RunId, SessionId, SessionRow, Timestamp,
+        ToolCall, Wait,
     },
 };
 use serde_json::{Map, Value, json};

@@ -28,6 +28,9 @@ impl Told {
                 self.usage.add(&answered.usage.unwrap_or_default());
             }
             Body::SummaryAnswered(answered) => self.usage.add(&answered.usage.unwrap_or_default()),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+                self.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
+            }
             Body::LateSettled(late) => self.usage.add(&late.usage),
             Body::CallStarted(started) => {
                 for child in &*started.children {
@@ -47,8 +50,6 @@ impl Told {
             | Body::ModelStarted(_)
             | Body::ContextCompacted(_)
             | Body::SummaryStarted(_)
-            | Body::SummaryFailed(_)
-            | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
             | Body::CallAdmitted(_)
             | Body::CallEnded(_)

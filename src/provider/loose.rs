@@ -8,6 +8,9 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
+/// Whole numbers are exact in JSON up to here: 2^53.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// A field whose type vendors do not agree on. Texts are borrowed where the JSON allows; nothing is refused.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Loose<'a> {
@@ -55,6 +58,34 @@ impl Loose<'_> {
             Self::Other(value) => count(value),
         }
     }
+}
+
+/// Reads the token counts of a reported usage, and remembers whether one of them is no count.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CountReader {
+    /// A field was there that is negative, fractional, too large, or no number.
+    pub(super) is_invalid: bool,
+}
+
+impl CountReader {
+    /// The count; `None` if the field is absent or no count.
+    pub(super) fn read(&mut self, field: &Loose<'_>) -> Option<u64> {
+        let count = match field {
+            Loose::Nothing => return None,
+            Loose::Text(text) => text.trim().parse().ok(),
+            Loose::Other(value) => exact(value),
+        };
+        self.is_invalid |= count.is_none();
+        count
+    }
+}
+
+/// A whole number; some vendors write it with a decimal point.
+fn exact(value: &Value) -> Option<u64> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // checked: whole, and exact in both types
+    let whole = |n: f64| (n >= 0.0 && n <= MAX_EXACT && n.fract() == 0.0).then_some(n as u64);
+    value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
 fn count(value: &Value) -> Option<u64> {
@@ -215,4 +246,31 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watched<'_, A> {
 /// Whether `text` is a JSON object, so that every vendor's template takes it as arguments.
 pub(super) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A count as a vendor writes it: what is read, and whether it is no count.
+    #[track_caller]
+    fn check(json: &str, count: Option<u64>, is_invalid: bool) {
+        let mut counts = CountReader::default();
+        let field: Loose<'_> = serde_json::from_str(json).unwrap();
+        assert_eq!((counts.read(&field), counts.is_invalid), (count, is_invalid), "{json}");
+    }
+
+    #[test]
+    fn a_count_is_a_whole_number_that_is_not_negative() {
+        check("null", None, false);
+        for (json, count) in [("0", 0), ("12", 12), ("12.0", 12), ("\" 12 \"", 12), ("1e3", 1_000)] {
+            check(json, Some(count), false);
+        }
+        check("18446744073709551615", Some(u64::MAX), false);
+        for json in
+            ["-1", "-1.0", "1.5", "1e30", "18446744073709551616", "true", "\"many\"", "\"\"", "[]", "{}"]
+        {
+            check(json, None, true);
+        }
+    }
 }

@@ -1,6 +1,10 @@
 use std::{
     convert::Infallible,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     vec,
 };
@@ -13,12 +17,16 @@ use http_body::{Body, Frame, SizeHint};
 pub(super) struct Pieces {
     pieces: vec::IntoIter<Bytes>,
     left: u64,
+    /// Set when the last byte is taken.
+    taken: Arc<AtomicBool>,
 }
 
 impl Pieces {
-    pub(super) fn new(pieces: Vec<Bytes>) -> Self {
+    /// `taken` is set when a connection has taken the last byte: a request of which that is not so was never whole at its
+    /// server.
+    pub(super) fn new(pieces: Vec<Bytes>, taken: Arc<AtomicBool>) -> Self {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { pieces: pieces.into_iter(), left }
+        Self { pieces: pieces.into_iter(), left, taken }
     }
 }
 
@@ -32,6 +40,9 @@ impl Body for Pieces {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = self.pieces.find(|piece| !piece.is_empty());
         self.left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if self.left == 0 {
+            self.taken.store(true, Ordering::Relaxed);
+        }
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use hermod_actors::{
-    model::{Answer, Failure, FailureClass},
+    model::{Answer, Failure, FailureClass, RequestFate},
     port::Deltas,
 };
 use serde::Deserialize;
@@ -56,6 +56,8 @@ pub(super) struct Reader<D> {
     done: bool,
     /// An event has come.
     any: bool,
+    /// A piece of the answer has come.
+    begun: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -74,7 +76,7 @@ enum Body {
 impl<D: Draft> Reader<D> {
     /// A reader at the begin of a response.
     pub(super) fn new(draft: D) -> Self {
-        Self { body: Body::Unknown, draft, done: false, any: false }
+        Self { body: Body::Unknown, draft, done: false, any: false, begun: false }
     }
 
     /// Decides by the first byte that says something; gives what is left from there.
@@ -103,7 +105,8 @@ impl<D: Draft> Decoder for Reader<D> {
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
                 let parsed = parser.push(bytes, |event| events.take(event.data));
                 self.any |= events.any;
-                events.end(parsed)
+                self.begun |= events.begun;
+                events.end(parsed).map_err(|failure| behind(failure, self.begun))
             }
             Body::Json(body) if body.len() + bytes.len() > MAX_BODY => {
                 Err(cut(&format!("the response is larger than {MAX_BODY} bytes")))
@@ -137,7 +140,8 @@ impl<D: Draft> Decoder for Reader<D> {
                 let mut events = Events::of(&mut self.draft, &mut self.done, deltas);
                 let parsed = parser.finish(|event| events.take(event.data));
                 self.any |= events.any;
-                let result = events.end(parsed);
+                let begun = self.begun | events.begun;
+                let result = events.end(parsed).map_err(|failure| behind(failure, begun));
                 if !self.any && !is_stream {
                     return Err(no_api("no event stream", &begin));
                 }
@@ -157,13 +161,14 @@ struct Events<'a, D> {
     done: &'a mut bool,
     deltas: &'a dyn Deltas,
     any: bool,
+    begun: bool,
     result: Result<Progress, Failure>,
 }
 
 impl<'a, D: Draft> Events<'a, D> {
     fn of(draft: &'a mut D, done: &'a mut bool, deltas: &'a dyn Deltas) -> Self {
         let progress = if *done { Progress::Done } else { Progress::Quiet };
-        Self { draft, done, deltas, any: false, result: Ok(progress) }
+        Self { draft, done, deltas, any: false, begun: false, result: Ok(progress) }
     }
 
     fn take(&mut self, data: &[u8]) {
@@ -181,6 +186,7 @@ impl<'a, D: Draft> Events<'a, D> {
             result => result,
         };
         *self.done = matches!(result, Ok(Progress::Done));
+        self.begun |= matches!(result, Ok(Progress::Content));
         self.result = match result {
             Ok(Progress::Quiet) => Ok(before),
             Ok(Progress::Content | Progress::Done) | Err(_) => result,
@@ -198,6 +204,11 @@ impl<'a, D: Draft> Events<'a, D> {
             Ok(()) => self.result,
         }
     }
+}
+
+/// A failure that follows what was read: behind a piece of the answer, the request was worked on, whatever is said then.
+fn behind(failure: Failure, begun: bool) -> Failure {
+    if begun { failure.with_request(RequestFate::MayHaveRun) } else { failure }
 }
 
 /// Reads JSON; bytes that are no UTF-8 and half surrogates are made visible, and nothing else is lost for them.

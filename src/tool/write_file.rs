@@ -43,11 +43,7 @@ impl Typed for WriteFile {
     }
 }
 
-fn write(
-    area: &Area,
-    arguments: &Arguments,
-    (own, asker): (ArtifactName, &Asker),
-) -> Result<String, Failed> {
+fn write(area: &Area, arguments: &Arguments, (own, asker): (ArtifactName, &Asker)) -> Result<String, Failed> {
     let Arguments { path, content } = arguments;
     let place = area.resolve("path", path)?;
     if path.ends_with('/') {

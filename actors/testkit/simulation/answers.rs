@@ -7,12 +7,16 @@ use super::{
     squeeze, todo,
 };
 use crate::{
-    model::{Answer, AssistantMessage, Dimension, Failure, FailureClass, Finish, ToolCall, Usage},
+    model::{
+        Answer, AssistantMessage, Dimension, Failure, FailureClass, Finish, RequestFate, ToolCall, Usage,
+    },
     policy::delegation::DELEGATE_TASK,
 };
 
 /// Tokens that an answer says it has read; less than any request is estimated at.
 const READ: u64 = 2;
+/// More tokens than any call of a plan can have; an answer that tells of them is not believed.
+pub(super) const IMPOSSIBLE: u64 = 1_000_000_000_000;
 /// So many words says a model that does not find an end.
 const BABBLE: usize = 4_000;
 
@@ -79,6 +83,14 @@ pub(super) fn came_to(
         Some(Mishap::Overloaded) => return fails(FailureClass::Overloaded),
         Some(Mishap::Server) => return fails(FailureClass::Server),
         Some(Mishap::Network) => return fails(FailureClass::Network),
+        Some(Mishap::Unreached) => {
+            let failure = Failure::new(FailureClass::Network, "planned");
+            return Some(Err(failure.with_request(RequestFate::NotSent)));
+        }
+        Some(Mishap::Reported(output_tokens)) => {
+            let usage = Usage { input_tokens: READ, output_tokens, ..Usage::default() };
+            return Some(Err(Failure::new(FailureClass::Server, "planned").with_usage(Some(usage))));
+        }
         Some(Mishap::Cut) => return fails(FailureClass::Cut),
         Some(Mishap::Auth) => return fails(FailureClass::Auth),
         Some(Mishap::Hang | Mishap::Panic) => return None,
@@ -95,6 +107,11 @@ pub(super) fn came_to(
         Some(Mishap::Refused) => Answer { finish: Finish::Refused, ..plain("no") },
         Some(Mishap::Babbles) => plain(&"blah ".repeat(BABBLE)),
         Some(Mishap::NoUsage) => Answer { usage: None, ..whole() },
+        Some(Mishap::WrongUsage) => {
+            let usage = Usage { input_tokens: READ, cached_tokens: IMPOSSIBLE, ..Usage::default() };
+            let usage = Usage { output_tokens: IMPOSSIBLE, ..usage };
+            Answer { usage: Some(usage), ..whole() }
+        }
         None => whole(),
     };
     Some(Ok(answer))

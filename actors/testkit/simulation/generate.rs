@@ -109,6 +109,8 @@ fn mishap(dice: &mut Dice) -> Mishap {
         Mishap::Server,
         Mishap::Server,
         Mishap::Network,
+        Mishap::Unreached,
+        Mishap::Reported(9),
         Mishap::Cut,
         Mishap::Auth,
         Mishap::Hang,
@@ -124,6 +126,7 @@ fn mishap(dice: &mut Dice) -> Mishap {
         Mishap::Refused,
         Mishap::NoUsage,
         Mishap::NoUsage,
+        Mishap::WrongUsage,
     ])
 }
 

@@ -4,7 +4,7 @@ use super::plan::{CommitFault, Does, Event, Mishap, Who};
 use crate::testkit::{JournalFault, Strike};
 
 /// All that can go wrong in a plan.
-pub const WRONGS: [&str; 65] = [
+pub const WRONGS: [&str; 68] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -47,6 +47,8 @@ pub const WRONGS: [&str; 65] = [
     "model: overloaded",
     "model: server error",
     "model: network error",
+    "model: not reached",
+    "model: broken, with usage",
     "model: cut",
     "model: not authorized",
     "model: hangs",
@@ -60,6 +62,7 @@ pub const WRONGS: [&str; 65] = [
     "model: refuses",
     "model: babbles",
     "model: no usage",
+    "model: impossible usage",
     "model: too long a request",
     "model: no summary",
     "encoder: panics",
@@ -138,6 +141,8 @@ impl Mishap {
             Self::Overloaded => "model: overloaded",
             Self::Server => "model: server error",
             Self::Network => "model: network error",
+            Self::Unreached => "model: not reached",
+            Self::Reported(_) => "model: broken, with usage",
             Self::Cut => "model: cut",
             Self::Auth => "model: not authorized",
             Self::Hang => "model: hangs",
@@ -151,6 +156,7 @@ impl Mishap {
             Self::Refused => "model: refuses",
             Self::Babbles => "model: babbles",
             Self::NoUsage => "model: no usage",
+            Self::WrongUsage => "model: impossible usage",
         }
     }
 }

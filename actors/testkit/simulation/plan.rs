@@ -95,6 +95,10 @@ pub(super) enum Mishap {
     Overloaded,
     Server,
     Network,
+    /// There is no connection: nothing was sent.
+    Unreached,
+    /// It breaks, and says how many tokens were written until then.
+    Reported(u64),
     Cut,
     Auth,
     Hang,
@@ -117,6 +121,8 @@ pub(super) enum Mishap {
     Babbles,
     /// It answers well, and does not say what that used.
     NoUsage,
+    /// It answers well, and says that this used what cannot be.
+    WrongUsage,
 }
 
 /// One call that a model asks for.

@@ -2,10 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::judge::{Found, Past};
-use crate::model::{
-    AccountId, Attempt, Body, CallId, Deadline, FailureClass, ModelStarted, RunId, Usage, WhyAgain,
+use super::{
+    answers::IMPOSSIBLE,
+    judge::{Found, Past},
 };
+use crate::model::{
+    AccountId, Attempt, Body, CallId, Deadline, Failure, FailureClass, ModelStarted, RequestFate, RunId,
+    Usage, UsageAnomaly, WhyAgain,
+};
+
+/// What a record says of a usage: what is believed, else what is not.
+type Told<'a> = (Option<Usage>, Option<&'a UsageAnomaly>);
 
 /// What a run's records come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -141,33 +148,36 @@ impl<'a> Sums<'a> {
                 self.asked.insert((started.call, started.attempt), started);
             }
             Body::ModelAnswered(answered) => {
-                self.model_answered((answered.call, answered.attempt), answered.usage);
+                let usage = (answered.usage, answered.anomaly.as_deref());
+                self.model_answered((answered.call, answered.attempt), usage);
             }
             Body::SummaryAnswered(answered) => {
-                self.model_answered((answered.call, answered.attempt), answered.usage);
+                let usage = (answered.usage, answered.anomaly.as_deref());
+                self.model_answered((answered.call, answered.attempt), usage);
             }
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
                 let Some(started) = self.asked.remove(&(failed.call, failed.attempt)) else { return };
                 if !self.past.inner.book.was_revoked(failed.call, failed.attempt) {
                     let reserved = started.reserved.tokens.unwrap_or(0);
-                    self.spend(started, if is_billed(&failed.failure.class) { reserved } else { 0 });
+                    self.spend(started, cost(&failed.failure, reserved));
                 }
             }
             Body::LateSettled(late) => {
                 let sum = self.of.entry(late.call.run).or_default();
                 let tokens = sum.tokens + late.usage.total();
                 sum.tokens = tokens.saturating_sub(late.booked.tokens.unwrap_or(0));
-                self.must_be_told((late.call, late.attempt), Some(late.usage));
+                let usage = late.anomaly.is_none().then_some(late.usage);
+                self.must_be_told((late.call, late.attempt), (usage, late.anomaly.as_deref()));
             }
             _ => {}
         }
     }
 
-    fn model_answered(&mut self, id: (CallId, Attempt), usage: Option<Usage>) {
+    fn model_answered(&mut self, id: (CallId, Attempt), told: Told<'_>) {
         let Some(started) = self.asked.remove(&id) else { return };
         let reserved = started.reserved.tokens.unwrap_or(0);
-        self.spend(started, usage.map_or(reserved, |usage| usage.total()));
-        self.must_be_told(id, usage);
+        self.spend(started, told.0.map_or(reserved, |usage| usage.total()));
+        self.must_be_told(id, told);
     }
 
     fn spend(&mut self, started: &ModelStarted, tokens: u64) {
@@ -193,8 +203,13 @@ impl<'a> Sums<'a> {
         calls.into_iter().for_each(|id| self.call_ended(id, true));
     }
 
-    /// What a record says that was used is what the provider has said.
-    fn must_be_told(&mut self, (call, attempt): (CallId, Attempt), usage: Option<Usage>) {
+    /// What a record says that was used is what the provider has said, and it is believed unless it cannot be.
+    fn must_be_told(&mut self, (call, attempt): (CallId, Attempt), (usage, anomaly): Told<'_>) {
+        let is_believed = usage.is_none_or(|usage| usage.total() < IMPOSSIBLE);
+        if !is_believed || anomaly.is_some_and(|anomaly| anomaly.reported.total() < IMPOSSIBLE) {
+            self.found.push(format!("{call} attempt {attempt}: {usage:?} is believed, {anomaly:?} is not"));
+        }
+        let usage = usage.or(anomaly.map(|anomaly| anomaly.reported));
         let asked = &self.past.inner.asked;
         let is_it = |asked: &&super::outside::Asked| (asked.call, asked.attempt) == (call, attempt);
         if asked.iter().rfind(is_it).is_none_or(|asked| asked.told != usage) {
@@ -203,7 +218,19 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Whether a failed attempt may have cost something.
+/// What of the reserved tokens a failed attempt has cost: what was reported, else nothing if its request was not sent or was
+/// turned away.
+fn cost(failure: &Failure, reserved: u64) -> u64 {
+    match (&failure.usage, failure.request) {
+        (Some(usage), _) => usage.total(),
+        (None, Some(RequestFate::NotSent | RequestFate::Rejected)) => 0,
+        (None, Some(RequestFate::MayHaveRun)) => reserved,
+        (None, None) if is_billed(&failure.class) => reserved,
+        (None, None) => 0,
+    }
+}
+
+/// Whether an attempt that failed so may have cost something, if the failure says no more.
 const fn is_billed(class: &FailureClass) -> bool {
     match class {
         FailureClass::Server

@@ -95,6 +95,8 @@ fn summary(dice: &mut Dice) -> (u64, Option<Mishap>) {
         Some(Mishap::RateLimited(Some(1_000))),
         Some(Mishap::Server),
         Some(Mishap::Network),
+        Some(Mishap::Unreached),
+        Some(Mishap::Reported(9)),
         Some(Mishap::Auth),
         Some(Mishap::Hang),
         Some(Mishap::Panic),
@@ -102,6 +104,7 @@ fn summary(dice: &mut Dice) -> (u64, Option<Mishap>) {
         Some(Mishap::UnknownTool),
         Some(Mishap::Babbles),
         Some(Mishap::NoUsage),
+        Some(Mishap::WrongUsage),
     ]);
     (dice.pick(&[1, 300, 1_500, 8_000]), mishap)
 }

@@ -7,7 +7,7 @@ use crate::{
     model::{
         Body, ContextCompacted, FROM_RUNTIME, ModelFailed, Now, Place, Rung, SummaryAnswered, SummaryStarted,
     },
-    policy::{Billing, billing},
+    policy::spent_by_failure,
     turn::{
         Turn,
         asking::{Asked, Asking, Patience, Pause},
@@ -75,9 +75,8 @@ impl Turn {
         if let Some(started) = asking.started().cloned() {
             let patience = if failed.fallback.is_some() { Patience::Spent } else { Patience::Left };
             asking.note(started.model.clone(), &failed.failure, patience);
-            if billing(&failed.failure.class) == Billing::Everything {
-                run.spent.add(&started.reserved);
-            }
+            run.spent.add(&spent_by_failure(&started, &failed.failure));
+            run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
         }
         asking.attempt = failed.attempt + 1;
         asking.state =

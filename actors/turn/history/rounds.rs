@@ -20,6 +20,8 @@ pub(crate) struct History {
     /// What the user said first of all, when that is gone.
     pub(super) first: Option<Arc<str>>,
     pub(super) bytes: usize,
+    /// The pictures in it.
+    pub(super) images: usize,
     /// Of all that was counted: a hash at each message would cost more than the message.
     pub(super) hasher: Hasher,
     /// How often what was rendered has changed.
@@ -83,6 +85,7 @@ impl Default for History {
             gone: Place::default(),
             first: None,
             bytes: 0,
+            images: 0,
             hasher: beginning(),
             generation: 0,
         }
@@ -179,6 +182,11 @@ impl History {
         self.bytes
     }
 
+    /// The number of pictures that the model is to see.
+    pub(crate) const fn images(&self) -> usize {
+        self.images
+    }
+
     /// How often what was rendered has changed: what was rendered before is of no use then.
     pub(crate) const fn generation(&self) -> u32 {
         self.generation
@@ -234,6 +242,7 @@ impl History {
         for image in images {
             self.count(&[b"image", image.artifact.handle.as_bytes()]);
             self.bytes += IMAGE_BYTES;
+            self.images += 1;
         }
     }
 

@@ -164,7 +164,7 @@ impl History {
     }
 
     fn recount(&mut self) {
-        (self.bytes, self.hasher) = (0, beginning());
+        (self.bytes, self.images, self.hasher) = (0, 0, beginning());
         self.generation += 1;
         let rounds = self.rounds.clone();
         for round in &rounds {

@@ -8,6 +8,7 @@ use crate::{
         Amounts, Answer, Attempt, Body, CallId, Density, Dimension, Failure, FailureClass, Hasher,
         ModelFailed, ModelRef, ModelStarted, NotAnswered, SummaryAnswered, SummaryStarted, Unusable,
     },
+    policy::{believed, with_believed_usage},
     turn::{Input, asking::Asked, compaction::Need, draft::Draft, failing::reason, limits, run::Run},
 };
 
@@ -82,6 +83,7 @@ impl Draft {
             view: self.turn.last,
             request: hasher.finish(),
             bytes,
+            images: 0,
             max_tokens: output,
             prefix: None,
             reserved,
@@ -115,13 +117,15 @@ impl Draft {
         let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
         let fallback = (unusable.is_some() && run.compacting.unusable + 1 >= TRIES).then_some(link + 1);
         let text = if unusable.is_some() { "" } else { text };
+        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
         self.push(Body::SummaryAnswered(SummaryAnswered {
             call,
             attempt,
             text: text.into(),
             unusable,
             fallback,
-            usage: answer.usage,
+            usage,
+            anomaly,
         }));
     }
 
@@ -158,7 +162,9 @@ impl Draft {
         let next = asking.may_ask(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
         let fallback = next.filter(|_| again.is_none());
         let retry_at = again.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
-        let failure = failure.clone();
+        let started = asking.started().cloned();
+        let failure =
+            started.map_or_else(|| failure.clone(), |started| with_believed_usage(&started, failure.clone()));
         self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 

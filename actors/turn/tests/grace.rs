@@ -3,7 +3,7 @@
 use super::{limits, *};
 use crate::model::{
     AccountId, Amounts, Body, CallEnd, CallStatus, Cause, Dimension, Ended, ModelStarted, NoAllowance,
-    Outcome, RunEnded, StopReason,
+    Outcome, PrefixChange, RunEnded, StopReason,
 };
 
 const TEXT: &str = "half of it is done";
@@ -145,6 +145,31 @@ fn it_is_a_single_attempt() {
             driver.answer_with(" ", 0, finish, EffectClass::Pure)
         };
         check(&says_nothing, &["model.answered", "run.ended"]);
+    }
+}
+
+/// Not every server takes `tool_choice`, and not every one says so in the same words.
+#[test]
+fn where_calls_cannot_be_forbidden_no_tools_are_offered() {
+    for class in [FailureClass::InvalidRequest, FailureClass::ModelNotFound] {
+        let mut driver = exhausted();
+        driver.lease(model(1, 2), 1);
+        assert!(driver.turn.offers_tools() && driver.turn.is_exhausted());
+        assert_eq!(last_started(&driver).unwrap().prefix, None, "the tools stay where they are");
+        assert_eq!(driver.fail(class.clone()), ["model.failed"]);
+        driver.crash();
+        assert!(!driver.turn.offers_tools());
+        assert_eq!(driver.lease(model(1, 2), 2), ["model.started"]);
+        assert_eq!(last_started(&driver).unwrap().prefix, Some(PrefixChange::Tools));
+        // That is the last attempt.
+        let mut refused = driver.clone();
+        assert_eq!(refused.fail(class), ["model.failed", "run.ended"]);
+        driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+        check_end(&driver, TEXT);
+        assert!(driver.turn.offers_tools(), "the next run has its tools");
+        driver.submit(2, with(Amounts::default()));
+        driver.lease(model(2, 1), 1);
+        assert_eq!(last_started(&driver).unwrap().prefix, Some(PrefixChange::Tools));
     }
 }
 

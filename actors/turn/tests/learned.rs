@@ -53,7 +53,14 @@ fn reserved(started: &ModelStarted, density: Density) -> u64 {
 }
 
 const fn used(input_tokens: u64, cached_tokens: u64) -> Usage {
-    Usage { input_tokens, cached_tokens, output_tokens: 5, apart_tokens: 0, cache_write_tokens: 0 }
+    Usage {
+        input_tokens,
+        cached_tokens,
+        output_tokens: 5,
+        apart_tokens: 0,
+        cache_write_tokens: 0,
+        is_invalid: false,
+    }
 }
 
 /// After a request of which this was told, the next ones are taken to have so many tokens: in this run, in the next one of
@@ -92,8 +99,11 @@ fn check(known: Option<u16>, usage: Option<Usage>, tokens: Option<u64>) {
 fn a_request_is_estimated_by_what_the_one_before_it_has_told() {
     check(None, Some(used(20_000, 0)), Some(20_000));
     check(None, Some(used(20_000, 15_000)), Some(20_000));
-    // A vendor that counts beside it what is cached.
-    check(None, Some(used(7, 20_000)), Some(20_000));
+    // A vendor that caches a prompt of its own, which it does not count.
+    check(None, Some(used(20_000, 20_200)), Some(20_200));
+    // What is not believed says nothing.
+    check(None, Some(used(7, 20_000)), None);
+    check(None, Some(used(1 << 40, 0)), None);
     check(None, Some(used(6_000, 0)), Some(6_000));
     check(None, Some(used(7, 0)), None);
     check(None, None, None);

@@ -194,6 +194,7 @@ pub(super) mod samples {
             flaw: None,
             fallback: None,
             usage: None,
+            anomaly: None,
         }))
     }
 

@@ -39,7 +39,7 @@ pub(super) async fn execute(json: bool, inquiry: &Inquiry) -> Result<(), Failure
     }
     let rows: Vec<_> = known.iter().flat_map(rows).collect();
     print(&table::render(
-        ["PROVIDER", "MODEL", "CREDENTIAL", "STATE", "ANSWERED", "FAILED", "LAST FAILURE"],
+        ["PROVIDER", "MODEL", "CREDENTIAL", "STATE", "ANSWERED", "FAILED", "BAD USAGE", "LAST FAILURE"],
         &rows,
     ))
 }
@@ -67,7 +67,7 @@ async fn ask(request: &Request, inquiry: &Inquiry) -> Result<Option<Answer>, Fai
 }
 
 /// A line for the endpoint, and one for each of its models with each credential that was asked.
-fn rows(provider: &ProviderStatus) -> Vec<[String; 7]> {
+fn rows(provider: &ProviderStatus) -> Vec<[String; 8]> {
     let of_model = |model: &ModelStatus| {
         [
             String::new(),
@@ -76,6 +76,7 @@ fn rows(provider: &ProviderStatus) -> Vec<[String; 7]> {
             state(model.breaker),
             model.answered.to_string(),
             model.failed.to_string(),
+            model.usage_anomalies.to_string(),
             failure(model.last_failure.as_ref()),
         ]
     };
@@ -86,6 +87,7 @@ fn rows(provider: &ProviderStatus) -> Vec<[String; 7]> {
         state(provider.endpoint),
         provider.answered.to_string(),
         provider.failed.to_string(),
+        provider.usage_anomalies.to_string(),
         failure(provider.last_failure.as_ref()),
     ];
     [whole].into_iter().chain(provider.models.iter().map(of_model)).collect()
@@ -119,6 +121,8 @@ fn object(provider: &ProviderStatus) -> Value {
         "tokens_per_minute": provider.limits.tokens,
         "answered": provider.answered,
         "failed": provider.failed,
+        "usage_anomalies": provider.usage_anomalies,
+        "last_usage_anomaly": provider.last_usage_anomaly,
         "last_failure": provider.last_failure,
         "models": provider.models.iter().map(of_model).collect::<Vec<_>>(),
     })
@@ -131,6 +135,7 @@ fn of_model(model: &ModelStatus) -> Value {
         "breaker": breaker(model.breaker),
         "answered": model.answered,
         "failed": model.failed,
+        "usage_anomalies": model.usage_anomalies,
         "last_failure": model.last_failure,
     })
 }

@@ -9,7 +9,7 @@ use hermod_actors::{
         CallId, CredentialId, Failure as CallFailure, FailureClass, Message, ModelRef, ModelTraits, RunId,
         SessionId,
     },
-    port::{Deltas, ModelRequest, Provider, Segments},
+    port::{Deltas, ModelRequest, Provider, Segments, ToolChoice},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -153,6 +153,7 @@ async fn ask(
         thinking: None,
         deadlines: traits.deadlines,
         head: encoder.head("", &[]),
+        tool_choice: ToolChoice::Auto,
         messages,
         pictures: BTreeMap::new(),
     };

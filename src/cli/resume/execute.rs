@@ -116,10 +116,7 @@ fn has_completed(row: &RunRow) -> bool {
 }
 
 /// Prints how they ended. The answer of a single run stands alone, as `hermod run` has it.
-fn tell(
-    (rows, texts): (&[RunStatus], &BTreeMap<RunId, String>),
-    is_named: bool,
-) -> Result<(), Failure> {
+fn tell((rows, texts): (&[RunStatus], &BTreeMap<RunId, String>), is_named: bool) -> Result<(), Failure> {
     if let ([row], true) = (rows, is_named) {
         say_progress(table_of(rows).trim_end());
         return match texts.get(&row.id) {

@@ -7,8 +7,8 @@ use std::{
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{Cause, Outcome, RunId, RunRow, RunSpec, RunState, SessionId},
-    port::{Journal, Read},
+    model::{Cause, Outcome, RunId, RunSpec, RunState, SessionId},
+    port::Journal,
 };
 
 use super::{

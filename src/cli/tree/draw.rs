@@ -84,7 +84,13 @@ mod tests {
             last: 1,
         };
         let wait = what.map(|what| Wait { what, since: Timestamp(1_000), until: None });
-        Node { run: run.into(), input: task.into(), account: None, waits: wait.into_iter().collect(), children }
+        Node {
+            run: run.into(),
+            input: task.into(),
+            account: None,
+            waits: wait.into_iter().collect(),
+            children,
+        }
     }
 
     fn tree() -> Node {

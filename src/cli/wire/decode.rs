@@ -128,8 +128,7 @@ fn of_message(wire: &dyn WireFormat, answer: &Answer) -> Map<String, Value> {
 }
 
 fn of_usage(wire: &dyn WireFormat, usage: &Usage) -> Value {
-    let Usage { mut input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: _ } =
-        *usage;
+    let Usage { mut input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = *usage;
     if WITHOUT_CACHED.contains(&wire.name()) {
         input_tokens = input_tokens.saturating_sub(cached_tokens.saturating_add(cache_write_tokens));
     }

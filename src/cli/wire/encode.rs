@@ -3,7 +3,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::{Args, ValueEnum};
 use hermod_actors::{
     model::{CallId, CredentialId, ModelDeadlines, Origin, RunId, SessionId},
-    port::{ModelRequest, Segments},
+    port::{ModelRequest, Segments, ToolChoice},
 };
 
 use super::{FormatArgs, conversation::Conversation, read, wrong};
@@ -82,6 +82,7 @@ fn body(wire: &dyn WireFormat, conversation: Conversation, provider: &str) -> Ve
         thinking,
         deadlines: ModelDeadlines::default(),
         head: encoder.head(&system, &tools),
+        tool_choice: ToolChoice::Auto,
         messages: segments,
         pictures: pictures.0,
     };

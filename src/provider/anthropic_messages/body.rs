@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use hermod_actors::{
     model::{Thinking, ThinkingStyle},
-    port::ModelRequest,
+    port::{ModelRequest, ToolChoice},
 };
 
 use crate::provider::{Cache, wire::write_json};
@@ -27,6 +27,9 @@ pub(super) fn body(cache: Cache, request: ModelRequest) -> Vec<Bytes> {
     let limit = format!(r#","max_tokens":{},"stream":true,"#, request.max_tokens);
     begin.extend_from_slice(limit.as_bytes());
     begin.extend_from_slice(thinking(&request).as_bytes());
+    if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
+        begin.extend_from_slice(br#""tool_choice":{"type":"none"},"#);
+    }
     let marks = request.messages.marks();
     let marks = &marks[marks.len().saturating_sub(MARKED)..];
     let markers: Vec<(usize, Bytes)> = marker(cache)

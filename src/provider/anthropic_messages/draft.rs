@@ -16,7 +16,7 @@ use crate::provider::{
     excerpt::excerpt,
     failure::failure_in_stream,
     ids::make_distinct,
-    loose::Loose,
+    loose::{CountReader, Loose},
     reader::{self, Unread, senseless, with_json},
     wire::Progress,
 };
@@ -53,6 +53,7 @@ struct Tokens {
     output: Option<u64>,
     cache_read: Option<u64>,
     cache_write: Option<u64>,
+    counts: CountReader,
 }
 
 impl reader::Draft for Draft {
@@ -271,8 +272,9 @@ impl Draft {
     /// The counts are of the whole answer so far: the last counts, but for a zero behind a number.
     fn take_usage(&mut self, fields: Option<UsageFields<'_>>) {
         let Some(fields) = fields else { return };
-        let take = |to: &mut Option<u64>, field: &Loose<'_>| {
-            if let Some(count) = field.count().filter(|count| *count > 0 || to.is_none()) {
+        let mut counts = self.tokens.counts;
+        let mut take = |to: &mut Option<u64>, field: &Loose<'_>| {
+            if let Some(count) = counts.read(field).filter(|count| *count > 0 || to.is_none()) {
                 *to = Some(count);
             }
         };
@@ -280,6 +282,7 @@ impl Draft {
         take(&mut self.tokens.output, &fields.output_tokens);
         take(&mut self.tokens.cache_read, &fields.cache_read_input_tokens);
         take(&mut self.tokens.cache_write, &fields.cache_creation_input_tokens);
+        self.tokens.counts = counts;
     }
 
     /// The answer, after an end that the vendor has marked in some way.
@@ -341,13 +344,23 @@ impl Draft {
 impl Tokens {
     /// `None` if the vendor has said nothing.
     fn usage(self) -> Option<Usage> {
-        let Self { input, output, cache_read, cache_write } = self;
-        input.or(output).or(cache_read).or(cache_write)?;
+        let Self { input, output, cache_read, cache_write, counts: CountReader { is_invalid } } = self;
+        let is_known = input.or(output).or(cache_read).or(cache_write).is_some();
+        if !is_known && !is_invalid {
+            return None;
+        }
         let (cached_tokens, cache_write_tokens) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
         let input_tokens =
             input.unwrap_or(0).saturating_add(cached_tokens).saturating_add(cache_write_tokens);
         let output_tokens = output.unwrap_or(0);
-        Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: 0 })
+        Some(Usage {
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+            cache_write_tokens,
+            apart_tokens: 0,
+            is_invalid,
+        })
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> Head {
         out.extend_from_slice(b"],");
     }
     out.extend_from_slice(br#""messages":["#);
-    Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)) }
+    Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)), has_tools: !tools.is_empty() }
 }
 
 /// Puts the marker into the object that was written last.

@@ -14,7 +14,7 @@ use super::{
 use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
-    loose::Loose,
+    loose::{CountReader, Loose},
     reader::{self, Unread, senseless, with_json},
     think::{Piece, Splitter},
     wire::Progress,
@@ -115,7 +115,12 @@ impl Draft {
     /// Takes the next chunk.
     fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn Deltas) -> Result<Progress, Failure> {
         if chunk.error != Loose::Nothing {
-            return Err(failure_in_stream(&chunk.error.into_value()));
+            // Only what comes with the error is of the whole attempt.
+            self.usage = None;
+            if let Some(usage) = chunk.usage.0 {
+                self.take_usage(&usage);
+            }
+            return Err(failure_in_stream(&chunk.error.into_value()).with_usage(self.usage));
         }
         let before = (self.size, self.finish);
         if let Some(usage) = chunk.usage.0 {
@@ -220,16 +225,20 @@ impl Draft {
 
     /// The last usage counts; zeros that come behind numbers do not.
     fn take_usage(&mut self, fields: &UsageFields<'_>) {
+        let mut counts = CountReader::default();
         let details = fields.prompt_tokens_details.0.as_ref();
-        let cached = details.and_then(|details| details.cached_tokens.count());
-        let usage = Usage {
-            input_tokens: fields.prompt_tokens.count().unwrap_or(0),
-            output_tokens: fields.completion_tokens.count().unwrap_or(0),
+        let cached = details.and_then(|details| counts.read(&details.cached_tokens));
+        let hit = counts.read(&fields.prompt_cache_hit_tokens);
+        let mut usage = Usage {
+            input_tokens: counts.read(&fields.prompt_tokens).unwrap_or(0),
+            output_tokens: counts.read(&fields.completion_tokens).unwrap_or(0),
             apart_tokens: fields.apart().unwrap_or(0),
-            cached_tokens: cached.or_else(|| fields.prompt_cache_hit_tokens.count()).unwrap_or(0),
-            cache_write_tokens: details.and_then(|details| details.cache_write_tokens.count()).unwrap_or(0),
+            cached_tokens: cached.or(hit).unwrap_or(0),
+            cache_write_tokens: details.and_then(|it| counts.read(&it.cache_write_tokens)).unwrap_or(0),
+            is_invalid: false,
         };
-        if self.usage.is_none() || usage.total() > 0 {
+        usage.is_invalid = counts.is_invalid;
+        if self.usage.is_none() || usage.total() > 0 || usage.is_invalid {
             self.usage = Some(usage);
         }
     }

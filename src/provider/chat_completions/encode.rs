@@ -6,7 +6,7 @@ use std::{
 use bytes::Bytes;
 use hermod_actors::{
     model::{AssistantMessage, Content, Hash, Image, Message, Thinking, ThinkingStyle, ToolCall, ToolSpec},
-    port::{Encoder, Head, ModelRequest, Segments},
+    port::{Encoder, Head, ModelRequest, Segments, ToolChoice},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -155,7 +155,7 @@ impl Encoder for ChatEncoder {
         if !system.is_empty() {
             write_json(&mut out, &WireMessage::said("system", system));
         }
-        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)) }
+        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)), has_tools: !tools.is_empty() }
     }
 
     fn messages(&self, messages: &[Message], to: &mut Segments) {
@@ -203,6 +203,9 @@ pub(super) fn body(vendor: Vendor, request: ModelRequest) -> Vec<Bytes> {
     }
     if vendor == Vendor::OpenAi {
         begin.extend_from_slice(format!(r#""prompt_cache_key":"{}","#, request.session).as_bytes());
+    }
+    if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
+        begin.extend_from_slice(br#""tool_choice":"none","#);
     }
     let headless = request.head.bytes.ends_with(b"[");
     let mut messages = request.messages.assemble(&[], &request.pictures).into_iter();

@@ -7,7 +7,7 @@ use hermod_actors::{
         ModelDeadlines, Opaque, Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall,
         ToolSpec,
     },
-    port::{Encoder as _, ModelRequest, Segments},
+    port::{Encoder as _, ModelRequest, Segments, ToolChoice},
 };
 use serde_json::{Value, json};
 
@@ -153,6 +153,7 @@ fn request() -> ModelRequest {
         thinking: None,
         deadlines: ModelDeadlines::default(),
         head: encoder().head("", &[]),
+        tool_choice: ToolChoice::Auto,
         messages: Segments::default(),
         pictures: BTreeMap::new(),
     }
@@ -292,4 +293,16 @@ fn calls_of_another_model_have_what_a_thinking_model_wants_to_see() {
     check("kimi-k2", thought, [json!("thought"), Value::Null]);
     let signed = own("gemini-3", json!({"call": 0, "extra_content": 1}));
     check("gemini-3", signed, [Value::Null, json!(1)]);
+}
+
+#[test]
+fn calls_are_forbidden_where_there_are_tools() {
+    let choice = |tools: &[ToolSpec], tool_choice| {
+        let request = ModelRequest { head: encoder().head("", tools), tool_choice, ..request() };
+        let body: Value = serde_json::from_slice(&body(Vendor::Any, request).concat()).unwrap();
+        body.get("tool_choice").cloned()
+    };
+    assert_eq!(choice(&[tool("t")], ToolChoice::NoCalls), Some(json!("none")));
+    assert_eq!(choice(&[tool("t")], ToolChoice::Auto), None);
+    assert_eq!(choice(&[], ToolChoice::NoCalls), None, "refused without tools");
 }

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use hermod_actors::{
     model::{Thinking, ThinkingRequest, ThinkingStyle},
-    port::ModelRequest,
+    port::{ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 
@@ -31,6 +31,9 @@ pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
     }
     if let Some(reasoning) = request.thinking.and_then(|thinking| reasoning(&request.model, thinking)) {
         fields["reasoning"] = reasoning;
+    }
+    if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
+        fields["tool_choice"] = "none".into();
     }
     // Requests with the same key go to the machine that has read how they begin.
     fields["prompt_cache_key"] = request.session.to_string().into();

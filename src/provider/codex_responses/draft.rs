@@ -16,7 +16,7 @@ use super::{
 use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
-    loose::Loose,
+    loose::{CountReader, Loose},
     reader::{self, Unread, senseless, with_json},
     wire::Progress,
 };
@@ -208,6 +208,13 @@ impl Draft {
 
     /// Takes the final response.
     fn conclude(&mut self, ending: Ending, response: Response<'_>) -> Result<(), Failure> {
+        let usage = response.usage.0.as_ref().map(usage_of);
+        self.take_end(ending, response).map_err(|failure| failure.with_usage(usage))?;
+        self.usage = usage;
+        Ok(())
+    }
+
+    fn take_end(&mut self, ending: Ending, response: Response<'_>) -> Result<(), Failure> {
         let reason = response.incomplete_details.0.unwrap_or_default().reason;
         self.end = Some(match (ending, reason.text()) {
             (Ending::Completed, _) => End::Whole,
@@ -222,7 +229,6 @@ impl Draft {
             }
             (Ending::Failed, _) => return Err(failure_in_stream(&response.error.into_value())),
         });
-        self.usage = response.usage.0.as_ref().map(usage_of);
         self.items.conclude(response.output.0.unwrap_or_default()).map_err(too_many)
     }
 }
@@ -232,14 +238,18 @@ fn place<'a>(event: &'a Event<'_>) -> Place<'a> {
 }
 
 fn usage_of(fields: &UsageFields<'_>) -> Usage {
+    let mut counts = CountReader::default();
     let details = fields.input_tokens_details.0.as_ref();
-    Usage {
-        input_tokens: fields.input_tokens.count().unwrap_or(0),
-        output_tokens: fields.output_tokens.count().unwrap_or(0),
-        cached_tokens: details.and_then(|details| details.cached_tokens.count()).unwrap_or(0),
-        cache_write_tokens: details.and_then(|details| details.cache_write_tokens.count()).unwrap_or(0),
+    let mut usage = Usage {
+        input_tokens: counts.read(&fields.input_tokens).unwrap_or(0),
+        output_tokens: counts.read(&fields.output_tokens).unwrap_or(0),
+        cached_tokens: details.and_then(|details| counts.read(&details.cached_tokens)).unwrap_or(0),
+        cache_write_tokens: details.and_then(|details| counts.read(&details.cache_write_tokens)).unwrap_or(0),
         apart_tokens: 0,
-    }
+        is_invalid: false,
+    };
+    usage.is_invalid = counts.is_invalid;
+    usage
 }
 
 /// An event of type `error`: the error in a field, or its fields beside the type.

@@ -94,7 +94,7 @@ impl Encoder for ResponsesEncoder {
             out.push(b',');
         }
         out.extend_from_slice(br#""input":["#);
-        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)) }
+        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)), has_tools: !tools.is_empty() }
     }
 
     fn messages(&self, messages: &[Message], to: &mut Segments) {

@@ -1,4 +1,4 @@
-use hermod_actors::model::{Deadline, Failure, FailureClass};
+use hermod_actors::model::{Deadline, Failure, FailureClass, RequestFate};
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -23,7 +23,9 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
             401 | 408 | 413 | 429 | 500.. => of_status(status, wait),
             _ => FailureClass::NotAnApi,
         };
-        return told(class, &format!("HTTP {status}: HTML page in place of an answer: "), body);
+        let fate = fate_of(status, &class);
+        let before = format!("HTTP {status}: HTML page in place of an answer: ");
+        return told(class, &before, body).with_request(fate);
     }
     let mut error = VendorError::of_bytes(body);
     let named = headers.get("x-amzn-errortype").and_then(|kind| kind.to_str().ok());
@@ -33,7 +35,22 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     if let FailureClass::QuotaExhausted { reset_at } = &mut class {
         *reset_at = reset_at.or_else(|| headers::asked_until(headers));
     }
-    told(class, &format!("HTTP {status}: "), text.as_bytes())
+    let fate = fate_of(status, &class);
+    told(class, &format!("HTTP {status}: "), text.as_bytes()).with_request(fate)
+}
+
+/// Whether a response with this status, understood as this class, says that the provider turned the request away before
+/// it worked on it.
+const fn fate_of(status: u16, class: &FailureClass) -> RequestFate {
+    match (status, class) {
+        // A filter has read the request, a deadline or a model that broke ended work: vendors bill these.
+        (_, FailureClass::ContentRefused) | (408 | 424, _) => RequestFate::MayHaveRun,
+        // 521 to 523, 525 and 526 are what Cloudflare says when it has not reached the server behind it.
+        (..500 | 501 | 503 | 505 | 521..=523 | 525 | 526 | 529, _) => RequestFate::Rejected,
+        // The gateway had passed the request on.
+        (502 | 504 | 520 | 524, _) => RequestFate::MayHaveRun,
+        (500.., class) => class.usual_fate(),
+    }
 }
 
 /// What an error means that came under status 200: the value of an `error` field, or a whole event of type `error`.
@@ -50,7 +67,11 @@ pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
 fn told_under_200(error: &VendorError) -> Failure {
     let status = error.chain().iter().rev().find_map(|error| error.status);
     let class = class_of(error, status, &HeaderMap::new());
-    told(class, "error in place of an answer: ", error.message.as_bytes())
+    let fate = match status {
+        Some(status) => fate_of(status, &class),
+        None => class.usual_fate(),
+    };
+    told(class, "error in place of an answer: ", error.message.as_bytes()).with_request(fate)
 }
 
 fn told(class: FailureClass, before: &str, text: &[u8]) -> Failure {

@@ -1,6 +1,9 @@
 use std::{
     error::Error,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -9,6 +12,7 @@ use hermod_actors::{
     ActiveDeadline,
     model::{
         Answer, CredentialId, Deadline, Failure, FailureClass, ModelTraits, Origin, PoolStrategy, RateLimits,
+        RequestFate,
     },
     port::{Clock as _, Deltas, Encoder, ModelRequest, Provider},
 };
@@ -153,14 +157,14 @@ impl HttpProvider {
     async fn exchange(
         &self,
         mut request: ModelRequest,
-        headers: HeaderMap,
+        (headers, sent): (HeaderMap, &Arc<AtomicBool>),
         deltas: &dyn Deltas,
     ) -> Result<Answer, Failure> {
         let deadlines = self.deadlines.under(&request.deadlines);
         let mut first_by = ActiveDeadline::after(deadlines.first_event);
         let (origin, names) = (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.names));
         encode_pictures(&mut request);
-        let body = Body::wrap(Pieces::new(self.wire.body(request)));
+        let body = Body::wrap(Pieces::new(self.wire.body(request), Arc::clone(sent)));
         let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
         let response = first_by
             .bound(send)
@@ -267,14 +271,18 @@ impl Provider for HttpProvider {
         async move {
             let deadlines = self.deadlines.under(&request.deadlines);
             let (id, mut key) = (request.credential, None);
+            let sent = Arc::new(AtomicBool::new(false));
             let attempt = async {
                 key = self.key(id).await?;
                 let headers = self.headers_with(id, key.as_ref())?;
-                self.exchange(request, headers, deltas).await
+                self.exchange(request, (headers, &sent), deltas).await
             };
             let result = ActiveDeadline::after(deadlines.call).bound(attempt).await;
             let result = result.unwrap_or_else(|| Err(self.late(Deadline::Call, &deadlines)));
-            result.map_err(|failure| self.told(failure, id, key))
+            result.map_err(|failure| {
+                let fate = fate_of(&failure, sent.load(Ordering::Relaxed));
+                self.told(failure.with_request(fate), id, key)
+            })
         }
         .boxed()
     }
@@ -303,6 +311,16 @@ impl Provider for HttpProvider {
             }
         }
         .boxed()
+    }
+}
+
+/// How far the request of a failed attempt came. What the provider has said of it counts; without a word of it, whether a
+/// connection has taken the whole request.
+fn fate_of(failure: &Failure, is_sent: bool) -> RequestFate {
+    match failure.request {
+        Some(fate) => fate,
+        None if is_sent => failure.class.usual_fate(),
+        None => RequestFate::NotSent,
     }
 }
 

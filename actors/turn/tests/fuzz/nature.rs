@@ -9,8 +9,8 @@ use crate::{
     model::{
         Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Compression, Deadline, Delegation,
         Doubt, EffectClass, Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted,
-        ModelTraits, NotAnswered, Past, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage, WhenInDoubt,
-        WhyNot,
+        ModelTraits, NotAnswered, Past, RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage,
+        WhenInDoubt, WhyNot,
     },
     policy::{Candidate, Otherwise, Standing, delegation::DELEGATE_TASK, todo::TODO},
     port::Intent,
@@ -109,7 +109,12 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
     match chance.below(16) {
         0 => Input::Lost { call, attempt },
         1..=3 => {
-            let failure = Failure::new(failure(chance, at), "x");
+            let fates = [RequestFate::NotSent, RequestFate::Rejected, RequestFate::MayHaveRun];
+            let failure = Failure {
+                request: chance.one_in(2).then(|| chance.pick(&fates)),
+                usage: chance.one_in(4).then(|| usage(chance, started)).flatten().map(Box::new),
+                ..Failure::new(failure(chance, at), "x")
+            };
             Input::ModelFailed { call, attempt, failure, outlook: outlook(chance, links, at) }
         }
         _ => answered(chance, started),
@@ -226,8 +231,12 @@ fn refuse(fault: Fault) -> Plan {
     Plan::Refuse { fault, end: CallEnd::new(CallStatus::Error, "no") }
 }
 
-/// What it is said to have cost: mostly no more than was reserved.
+/// What it is said to have cost: mostly no more than was reserved, sometimes what cannot be.
 fn usage(chance: &mut Chance, started: &ModelStarted) -> Option<Usage> {
+    if chance.one_in(16) {
+        let cached_tokens = chance.pick(&[1 << 40, 1_000_000_000_000_000_000, u64::MAX]);
+        return Some(Usage { cached_tokens, ..Usage::default() });
+    }
     let reserved = started.reserved.tokens.unwrap_or(0);
     let most = if chance.one_in(8) { reserved * 2 } else { reserved };
     let output_tokens = chance.below(most + 1);

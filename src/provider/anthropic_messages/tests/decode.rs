@@ -183,9 +183,15 @@ fn tokens_are_counted_with_those_of_the_cache() {
         |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
     let check = |events: &[Value], expected: Option<[u64; 4]>| {
         let usage = decode_in_all_ways(stream(events).as_bytes()).unwrap().usage;
-        let expected = expected.map(|[input_tokens, output_tokens, cached_tokens, cache_write_tokens]| {
-            Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: 0 }
-        });
+        let expected =
+            expected.map(|[input_tokens, output_tokens, cached_tokens, cache_write_tokens]| Usage {
+                input_tokens,
+                output_tokens,
+                cached_tokens,
+                cache_write_tokens,
+                apart_tokens: 0,
+                is_invalid: false,
+            });
         assert_eq!(usage, expected);
     };
     check(&[begin(Value::Null), last(json!({}))], None);

@@ -1,8 +1,8 @@
 //! How messages and tools are written.
 
 use hermod_actors::{
-    model::{Content, Message},
-    port::{Encoder, Segments},
+    model::{Content, Message, ToolSpec},
+    port::{Encoder, ModelRequest, Segments, ToolChoice},
 };
 use serde_json::{Value, json};
 
@@ -126,4 +126,16 @@ fn tools_are_sorted_and_schemas_are_of_objects() {
     check(json!({"oneOf": one_of, "title": "t"}), all);
     let names = encoder(true, Cache::Off).head("", &[tool("a.b", plain.clone())]).names;
     assert_eq!(names.values().collect::<Vec<_>>(), ["a.b"]);
+}
+
+#[test]
+fn calls_are_forbidden_where_there_are_tools() {
+    let choice = |tools: &[ToolSpec], tool_choice| {
+        let request = request("", tools, Segments::default(), Cache::Off);
+        body(ModelRequest { tool_choice, ..request }, Cache::Off).get("tool_choice").cloned()
+    };
+    let tools = [tool("t", json!({}))];
+    assert_eq!(choice(&tools, ToolChoice::NoCalls), Some(json!({"type": "none"})));
+    assert_eq!(choice(&tools, ToolChoice::Auto), None);
+    assert_eq!(choice(&[], ToolChoice::NoCalls), None, "refused without tools");
 }

@@ -8,7 +8,7 @@ use hermod_actors::{
         Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
         Origin, RunId, SessionId, ToolCall, ToolSpec,
     },
-    port::{Encoder, ModelRequest, Segments},
+    port::{Encoder, ModelRequest, Segments, ToolChoice},
 };
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ pub(super) fn request(system: &str, tools: &[ToolSpec], messages: Segments, cach
         thinking: None,
         deadlines: ModelDeadlines::default(),
         head: encoder(true, cache).head(system, tools),
+        tool_choice: ToolChoice::Auto,
         messages,
         pictures: BTreeMap::from([("p".to_owned(), "Base64".into())]),
     }

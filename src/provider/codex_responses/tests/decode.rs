@@ -205,9 +205,15 @@ fn what_the_vendors_own_tools_do_is_no_part_of_the_answer() {
 fn the_usage_is_that_of_the_final_response() {
     let check = |usage: Value, expected: Option<(u64, u64, u64, u64)>| {
         let found = answer(&[ended("completed", json!({"output": [], "usage": usage}))]).usage;
-        let expected = expected.map(|(input_tokens, output_tokens, cached_tokens, cache_write_tokens)| {
-            Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, apart_tokens: 0 }
-        });
+        let expected =
+            expected.map(|(input_tokens, output_tokens, cached_tokens, cache_write_tokens)| Usage {
+                input_tokens,
+                output_tokens,
+                cached_tokens,
+                cache_write_tokens,
+                apart_tokens: 0,
+                is_invalid: false,
+            });
         assert_eq!(found, expected);
     };
     check(Value::Null, None);

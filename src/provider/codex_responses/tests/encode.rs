@@ -6,7 +6,7 @@ use hermod_actors::{
         Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
         Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
     },
-    port::{Encoder as _, ModelRequest, Segments},
+    port::{Encoder as _, ModelRequest, Segments, ToolChoice},
 };
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ fn request(encoder: &ResponsesEncoder, system: &str, tools: &[ToolSpec], message
         thinking: None,
         deadlines: ModelDeadlines::default(),
         head: encoder.head(system, tools),
+        tool_choice: ToolChoice::Auto,
         messages,
         pictures: BTreeMap::from([("p".to_owned(), Bytes::from_static(b"iVBORw0="))]),
     }
@@ -273,4 +274,17 @@ fn what_others_have_made_is_not_sent() {
         let items = input(&encoder(origin(), true), &[Message::Assistant(Arc::new(answer))]);
         assert_eq!(items, [json!({"type": "message", "role": "assistant", "content": "a"})]);
     }
+}
+
+#[test]
+fn calls_are_forbidden_where_there_are_tools() {
+    let choice = |tools: &[ToolSpec], tool_choice| {
+        let request = request(&encoder(origin(), true), "", tools, Segments::default());
+        let request = ModelRequest { tool_choice, ..request };
+        let body: Value = serde_json::from_slice(&body::body(OutputLimit::Told, request).concat()).unwrap();
+        body.get("tool_choice").cloned()
+    };
+    assert_eq!(choice(&[tool("t")], ToolChoice::NoCalls), Some(json!("none")));
+    assert_eq!(choice(&[tool("t")], ToolChoice::Auto), None);
+    assert_eq!(choice(&[], ToolChoice::NoCalls), None, "refused without tools");
 }

@@ -110,7 +110,10 @@ impl Watch {
             self.running(failed.call.run)?.made.0 -= iterations.unwrap_or(0);
         }
         self.failed = Some((failed.call, failed.attempt, asked.request));
-        if billing(&failed.failure.class) == Billing::Everything {
+        if let Some(usage) = failed.failure.usage.as_deref() {
+            self.used(failed.call.run, usage, &asked)?;
+        }
+        if billing(&failed.failure) == Billing::Everything {
             self.may_be_late(failed.call, failed.attempt, asked.reserved.tokens);
         }
         Ok(())
@@ -118,7 +121,8 @@ impl Watch {
 
     pub(super) fn late(&mut self, late: &LateSettled) -> Result<(), String> {
         let at = self.cancelled.iter().position(|(call, attempt, tokens)| {
-            (*call, *attempt, *tokens) == (late.call, late.attempt, late.booked.get(Dimension::Tokens))
+            let is_its_booking = *tokens == late.booked.get(Dimension::Tokens);
+            (*call, *attempt) == (late.call, late.attempt) && (is_its_booking || late.anomaly.is_some())
         });
         let Some(at) = at else { return Err(format!("{late:?} out of nowhere, or again")) };
         self.cancelled.remove(at);

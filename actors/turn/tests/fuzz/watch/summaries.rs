@@ -95,7 +95,10 @@ impl Watch {
             return Ok(());
         }
         let asked = self.take_summary(failed.call, failed.attempt)?;
-        if billing(&failed.failure.class) == Billing::Everything {
+        if let Some(usage) = failed.failure.usage.as_deref() {
+            self.used(failed.call.run, usage, &asked)?;
+        }
+        if billing(&failed.failure) == Billing::Everything {
             self.may_be_late(failed.call, failed.attempt, asked.reserved.tokens);
         }
         Ok(())

@@ -1,0 +1,53 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Usage;
+
+/// Why a usage that a provider has reported cannot be true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageAnomalyKind {
+    /// A count is negative, fractional, above 2^53, or no number.
+    InvalidCount,
+    /// The tokens read from the cache and written to it are more than all tokens read.
+    PartsBeyondWhole,
+    /// More tokens were read than the request can have.
+    InputBeyondRequest,
+    /// More tokens were written than were asked for and than the answer can have.
+    OutputBeyondLimit,
+}
+
+impl UsageAnomalyKind {
+    /// The name, as in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidCount => "invalid_count",
+            Self::PartsBeyondWhole => "parts_beyond_whole",
+            Self::InputBeyondRequest => "input_beyond_request",
+            Self::OutputBeyondLimit => "output_beyond_limit",
+        }
+    }
+}
+
+/// A reported usage that cannot be true: it is kept, and counts nowhere. The attempt is booked at its reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageAnomaly {
+    /// Why it cannot be true.
+    pub kind: UsageAnomalyKind,
+    /// What was reported; 0 for a count that could not be read.
+    pub reported: Usage,
+}
+
+impl fmt::Display for UsageAnomaly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Usage { input_tokens, cached_tokens, cache_write_tokens, is_invalid, .. } = self.reported;
+        let (kind, written) = (self.kind.name(), self.reported.written());
+        let unread = if is_invalid { "; a count was no whole number" } else { "" };
+        write!(
+            f,
+            "{kind} ({input_tokens} tokens read, of these {cached_tokens} from the cache and {cache_write_tokens} to it, \
+             {written} written{unread})"
+        )
+    }
+}
