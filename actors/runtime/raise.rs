@@ -64,5 +64,5 @@ impl Runtime {
 /// Why a run is over for good, whatever its session says.
 fn over(row: &RunRow) -> Option<NotRaised> {
     let ended = row.ended.as_ref().filter(|ended| ended.outcome != Outcome::BudgetExhausted);
-    ended.cloned().map(NotRaised::Ended)
+    ended.cloned().map(Box::new).map(NotRaised::Ended)
 }

@@ -106,7 +106,9 @@ impl Tasks {
                 attempt::make(&wiring, (lease, &spec, &started), request, (&published, &cancelled)).await;
             guard.answer(match made {
                 Ok(answer) => Input::Answered { plans: plans(&answer), answer: Arc::new(answer), started },
-                Err((failure, outlook)) => Input::ModelFailed { call, attempt, failure, outlook },
+                Err((failure, outlook)) => {
+                    Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }
+                }
             });
         };
         self.tasks.spawn(task.instrument(span));

@@ -160,7 +160,10 @@ impl Tasks {
     pub(crate) fn not_made(&self, (call, attempt): (CallId, Attempt), why: &str) -> Begun {
         let failure = Failure::new(FailureClass::NotMade, why);
         let outlook = Outlook::default();
-        tell(&self.session, Inner::Input(Input::ModelFailed { call, attempt, failure, outlook }));
+        tell(
+            &self.session,
+            Inner::Input(Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }),
+        );
         Begun::Call(CancellationToken::new())
     }
 

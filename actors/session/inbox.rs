@@ -178,12 +178,11 @@ impl Room {
         if let Some(cause) = &ended.cause {
             told["reason"] = cause.to_string().into();
         }
-        match &said {
-            Some(said) => told["answer_source"] = said.source.name().into(),
-            None => {
-                told["answer"] = Value::Null;
-                told["note"] = NO_TEXT.into();
-            }
+        if let Some(said) = said {
+            told["answer_source"] = said.source.name().into();
+        } else {
+            told["answer"] = Value::Null;
+            told["note"] = NO_TEXT.into();
         }
         if let Some(kept) = kept {
             let note =

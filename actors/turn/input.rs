@@ -34,7 +34,7 @@ pub(crate) enum Input {
     /// The model answered what was started so; `plans` has one entry for each call of the answer.
     Answered { started: Arc<ModelStarted>, answer: Arc<Answer>, plans: Arc<[Plan]> },
     /// An attempt of a model call failed.
-    ModelFailed { call: CallId, attempt: Attempt, failure: Failure, outlook: Outlook },
+    ModelFailed { call: CallId, attempt: Attempt, failure: Box<Failure>, outlook: Outlook },
     /// A tool call ended.
     ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
     /// The task of a call ended without a word; or nobody knows what became of what an earlier incarnation had started.

@@ -26,7 +26,7 @@ pub enum NotRaised {
     Ending,
     /// It has ended, and not for want of budget.
     #[error("it has ended: {0}; only a run that ended as budget_exhausted goes on with more")]
-    Ended(Ended),
+    Ended(Box<Ended>),
     /// Another run was accepted in its session behind it.
     #[error("its conversation has gone on since it ended; continue that with a new run")]
     GoneOn,

@@ -103,16 +103,18 @@ impl Progress {
 
     /// What there is to say of a usage that is not believed, once in each run.
     fn disbelief(&mut self, body: &Body) -> Option<String> {
-        let (run, anomaly) = match body {
-            Body::ModelAnswered(answered) => (answered.call.run, answered.anomaly.as_deref()),
-            Body::SummaryAnswered(answered) => (answered.call.run, answered.anomaly.as_deref()),
-            Body::LateSettled(late) => (late.call.run, late.anomaly.as_deref()),
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
-                (failed.call.run, failed.failure.anomaly.as_deref())
-            }
-            _ => return None,
+        let (call, anomaly) = if let Body::ModelAnswered(answered) = body {
+            (answered.call, answered.anomaly.as_deref())
+        } else if let Body::SummaryAnswered(answered) = body {
+            (answered.call, answered.anomaly.as_deref())
+        } else if let Body::LateSettled(late) = body {
+            (late.call, late.anomaly.as_deref())
+        } else if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
+            (failed.call, failed.failure.anomaly.as_deref())
+        } else {
+            return None;
         };
-        let anomaly = anomaly.filter(|_| self.disbelieved.insert(run))?;
+        let anomaly = anomaly.filter(|_| self.disbelieved.insert(call.run))?;
         Some(format!(
             "usage     not believed: {anomaly}; what was reserved is booked instead, for each such answer (`hermod providers \
              status` counts them)"

@@ -84,7 +84,7 @@ impl CountReader {
 fn exact(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // checked: whole, and exact in both types
-    let whole = |n: f64| (n >= 0.0 && n <= MAX_EXACT && n.fract() == 0.0).then_some(n as u64);
+    let whole = |n: f64| ((0.0..=MAX_EXACT).contains(&n) && n.fract() == 0.0).then_some(n as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 

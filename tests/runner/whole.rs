@@ -60,3 +60,33 @@ fn a_start_sweeps_what_ended_runs_left() {
     let output = running.end();
     assert!(String::from_utf8_lossy(&output.stdout).contains(r#""exit_code":0"#), "{output:?}");
 }
+
+#[test]
+fn a_command_that_removes_the_spool_is_run_once_and_its_end_is_told() {
+    for is_killed in [false, true] {
+        let world = World::new();
+        let wait = "while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done; echo last; exit 3";
+        let spool = world.state().join("spool");
+        let command = format!("rm -rf '{}'; echo once >> ran; {wait}", spool.display());
+        let call = json!({ "tool": "shell", "arguments": { "command": command } });
+        let script = world.script(&json!([{ "call": [call] }, { "say": "done" }]));
+        let mut running = world.running(&["run", &script, "go"]);
+        until("the command runs", || {
+            fs::read_to_string(world.work().join("ran")).is_ok_and(|ran| ran.ends_with('\n'))
+        });
+        if is_killed {
+            running.child().kill().unwrap();
+            running.end();
+            running = world.running(&["runs", "resume", "--all", "--wait"]);
+        }
+        world.release();
+        let output = running.end();
+        assert_eq!((output.status.code(), world.times_run()), (Some(0), 1), "{output:?}");
+        let journal = world.journal("last");
+        let ends: Vec<_> = journal.iter().filter(|record| record["kind"] == "call.ended").collect();
+        let [end] = ends[..] else { panic!("{ends:?}") };
+        let content = end["content"].as_str().unwrap();
+        assert!(content.contains(r#""exit_code":3"#) && content.contains("last"), "{content}");
+        assert!(journal.iter().all(|record| record["kind"] != "call.lost"), "it was begun");
+    }
+}

@@ -224,9 +224,8 @@ fn cost(failure: &Failure, reserved: u64) -> u64 {
     match (&failure.usage, failure.request) {
         (Some(usage), _) => usage.total(),
         (None, Some(RequestFate::NotSent | RequestFate::Rejected)) => 0,
-        (None, Some(RequestFate::MayHaveRun)) => reserved,
-        (None, None) if is_billed(&failure.class) => reserved,
-        (None, None) => 0,
+        (None, None) if !is_billed(&failure.class) => 0,
+        (None, Some(RequestFate::MayHaveRun) | None) => reserved,
     }
 }
 

@@ -162,7 +162,7 @@ impl Task {
             }
             Err(class) => {
                 let (failure, outlook) = (Failure::new(class, "x"), Outlook::default());
-                Input::ModelFailed { call, attempt, failure, outlook }
+                Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }
             }
         };
         self.driver.feed(&input);

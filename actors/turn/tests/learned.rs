@@ -192,7 +192,7 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
         Err(limit) => {
             let failure = Failure::new(FailureClass::ContextTooLong { limit }, "x");
             let (call, attempt) = (first.call, first.attempt);
-            Input::ModelFailed { call, attempt, failure, outlook: Outlook::default() }
+            Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook: Outlook::default() }
         }
     });
     draft.feed(&Input::Stop { run: None, reason: StopReason::Command });

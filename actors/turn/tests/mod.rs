@@ -227,7 +227,7 @@ impl Driver {
     pub(super) fn fail_with(&mut self, class: FailureClass, outlook: Outlook) -> Vec<&'static str> {
         let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
         let (call, attempt) = (started.call, started.attempt);
-        self.feed(&Input::ModelFailed { call, attempt, failure: Failure::new(class, "x"), outlook })
+        self.feed(&Input::ModelFailed { call, attempt, failure: Box::new(Failure::new(class, "x")), outlook })
     }
 
     /// The message of the view that has a text in it: its letter and how often the text stands in it.

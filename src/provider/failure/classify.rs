@@ -43,12 +43,11 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
 /// it worked on it.
 const fn fate_of(status: u16, class: &FailureClass) -> RequestFate {
     match (status, class) {
-        // A filter has read the request, a deadline or a model that broke ended work: vendors bill these.
-        (_, FailureClass::ContentRefused) | (408 | 424, _) => RequestFate::MayHaveRun,
+        // A filter has read the request, a deadline or a model that broke ended work, a gateway had passed the request on:
+        // vendors bill these.
+        (_, FailureClass::ContentRefused) | (408 | 424 | 502 | 504 | 520 | 524, _) => RequestFate::MayHaveRun,
         // 521 to 523, 525 and 526 are what Cloudflare says when it has not reached the server behind it.
         (..500 | 501 | 503 | 505 | 521..=523 | 525 | 526 | 529, _) => RequestFate::Rejected,
-        // The gateway had passed the request on.
-        (502 | 504 | 520 | 524, _) => RequestFate::MayHaveRun,
         (500.., class) => class.usual_fate(),
     }
 }

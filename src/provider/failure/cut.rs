@@ -97,7 +97,7 @@ mod tests {
                 assert_eq!(class(status, &none, body, end), expected, "{status}");
             }
         }
-        for text in ["", "404 page", "<html>"] {
+        for text in ["", "Not Found", "<html>"] {
             assert_eq!(class(404, &none, text.as_bytes(), BodyEnd::Broken), FailureClass::Cut, "{text}");
             assert_eq!(
                 class(404, &none, text.as_bytes(), BodyEnd::Complete),

@@ -115,7 +115,12 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
                 usage: chance.one_in(4).then(|| usage(chance, started)).flatten().map(Box::new),
                 ..Failure::new(failure(chance, at), "x")
             };
-            Input::ModelFailed { call, attempt, failure, outlook: outlook(chance, links, at) }
+            Input::ModelFailed {
+                call,
+                attempt,
+                failure: Box::new(failure),
+                outlook: outlook(chance, links, at),
+            }
         }
         _ => answered(chance, started),
     }

@@ -58,7 +58,7 @@ impl World {
             }
             (Effect::Ask { call, attempt }, Doing::Ask(_)) if !is_due && chance.one_in(2) => {
                 let failure = Failure::new(FailureClass::Cancelled, "x");
-                Input::ModelFailed { call, attempt, failure, outlook: Outlook::default() }
+                Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook: Outlook::default() }
             }
             (_, Doing::Ask(started)) => {
                 let links = self.turn.current().map_or(0, |(_, spec)| spec.chain.len());
