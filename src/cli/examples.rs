@@ -30,7 +30,7 @@ pub(crate) const RESUME: &str = "Examples:
 pub(crate) const TREE: &str = "Examples:
   hermod tree                              all runs that have not ended
   hermod tree last --follow                the last run, until it has ended
-  hermod tree last --json | jq '.[0].children[].task'";
+  hermod tree last --json | jq '.[0].children[].input'";
 
 /// Of `hermod budget`.
 pub(crate) const BUDGET: &str = "Examples:

@@ -40,7 +40,11 @@ pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
 
 /// What a run does or waits for and for how long, as `hermod tree` has it; `None` if it waits for nothing.
 pub(crate) fn short(waits: &[Wait], now: Timestamp) -> Option<String> {
-    let waits: Vec<_> = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. })).collect();
+    let mut waits: Vec<_> = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. })).collect();
+    // Several calls may delegate: their subagents are counted together.
+    let left = waits.iter().map(|wait| subagents_left(&wait.what)).sum();
+    let mut is_first = true;
+    waits.retain(|wait| subagents_left(&wait.what) == 0 || std::mem::take(&mut is_first));
     // No process helps a run that waits for a person.
     let person = waits.iter().find(|wait| matches!(wait.what, Awaited::Person { .. }));
     let first = person.or(waits.first())?;
@@ -56,7 +60,7 @@ pub(crate) fn short(waits: &[Wait], now: Timestamp) -> Option<String> {
         Awaited::Permit { tool, .. } => format!("waits for leave to run {tool}"),
         Awaited::Order { tool, .. } => format!("keeps {tool} in order"),
         Awaited::Tool { tool, .. } => format!("runs {tool}"),
-        Awaited::Children { left, .. } => format!("waits for {}", subagents(*left)),
+        Awaited::Children { .. } => format!("waits for {}", subagents(left)),
         Awaited::Person { .. } => "asks a person".to_owned(),
         Awaited::Stop => "stops".to_owned(),
         Awaited::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
@@ -75,6 +79,10 @@ fn age(ms: u64) -> String {
         (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
         (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
     }
+}
+
+const fn subagents_left(what: &Awaited) -> u32 {
+    if let Awaited::Children { left, .. } = what { *left } else { 0 }
 }
 
 fn subagents(left: u32) -> String {
@@ -234,6 +242,10 @@ mod tests {
         let waits = [wait(Awaited::Stop), wait(Awaited::Disk { full: None }), wait(limit)];
         assert_eq!(short(&waits, Timestamp(185_500)).as_deref(), Some("stops 3m05s, 1 more"));
         assert_eq!(short(&[], Timestamp(0)), None);
+        let children = |n, left| wait(Awaited::Children { call: CallId { n, ..CALL }, left });
+        let waits = [children(1, 2), children(2, 1), wait(Awaited::Disk { full: None })];
+        let expect = "waits for 3 subagents 5s, 1 more";
+        assert_eq!(short(&waits, Timestamp(5_000)).as_deref(), Some(expect));
         let waits = [wait(Awaited::Process), wait(Awaited::Person { call: CALL })];
         assert_eq!(short(&waits, Timestamp(7_260_500)).as_deref(), Some("asks a person 2h01m, 1 more"));
     }
