@@ -25,6 +25,10 @@ impl Tool for DelegateTool {
         &self.0
     }
 
+    fn plans_at_once(&self) -> bool {
+        true
+    }
+
     fn plan(&self, _arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
         Ok(EffectClass::Once.into())
     }

@@ -13,6 +13,7 @@ pub mod testkit;
 
 mod active_deadline;
 mod delegate_tool;
+mod handlers;
 mod hub;
 mod look;
 mod persistence;
@@ -26,6 +27,7 @@ mod tool_executor;
 mod turn;
 
 pub use active_deadline::ActiveDeadline;
+pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::todo::TODO;
 pub use policy::{AnswerSource, Bill, Said, Visible, usage_anomaly};

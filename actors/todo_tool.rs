@@ -25,6 +25,10 @@ impl Tool for TodoTool {
         &self.0
     }
 
+    fn plans_at_once(&self) -> bool {
+        true
+    }
+
     fn plan(&self, arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
         wish(arguments)?;
         Ok(EffectClass::Idempotent.into())

@@ -3,27 +3,41 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, task::spawn_blocking, time::sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     delegate_tool::DelegateTool,
     look::Look,
-    model::{Attempt, CallEnd, CallId, CallStatus, EffectClass, Hash, RunId, RunSpec, ToolCall, ToolSpec},
+    model::{
+        Answer, Attempt, CallEnd, CallId, CallStatus, EffectClass, Hash, RunId, RunSpec, ToolCall, ToolSpec,
+    },
     policy::{
         Unreadable, arguments,
         delegation::{DELEGATE_TASK, order},
+        todo::TODO,
         tool_name,
     },
     port::{Artifacts, BadArguments, Tool},
     todo_tool::TodoTool,
     turn::{Fault, Plan},
 };
+
+/// Bytes of arguments that are read on a thread that other sessions need: more take longer than going to another thread.
+pub(crate) const QUICK_BYTES: usize = 16 * 1024;
+/// Bytes of the arguments of a call that a session's handler answers or follows up itself.
+const MAX_HANDLER_BYTES: usize = 1 << 20;
+/// What judging the calls of an answer may take. It is bounded work, but may wait for a file system.
+const JUDGING: Duration = Duration::from_secs(30);
+/// What it may still take when the run is being stopped.
+const JUDGING_STOPPED: Duration = Duration::from_secs(1);
 
 /// What sessions see of the executor without asking it: the tools by name, and the permits.
 #[derive(Debug)]
@@ -75,8 +89,47 @@ impl Tools {
         self.registry.values().for_each(|tool| tool.abandon(run));
     }
 
+    /// Judges the calls of an answer, each for itself: nothing is run. What could take long is done where it holds up no
+    /// session, and what does not come back is refused.
+    pub(crate) async fn judge(
+        self: &Arc<Self>,
+        answer: &Arc<Answer>,
+        spec: &Arc<RunSpec>,
+        cancel: &CancellationToken,
+    ) -> Arc<[Plan]> {
+        let calls = &answer.message.calls;
+        if calls.iter().all(|call| self.is_quick(call, spec)) {
+            return self.plan(calls, spec);
+        }
+        let (tools, judged, of) = (Arc::clone(self), Arc::clone(answer), Arc::clone(spec));
+        let work = spawn_blocking(move || tools.plan(&judged.message.calls, &of));
+        let stopped = async {
+            cancel.cancelled().await;
+            sleep(JUDGING_STOPPED).await;
+        };
+        tokio::select! {
+            biased;
+            done = work => match done {
+                Ok(plans) => plans,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => resume_unwind(panic),
+                    // The process ends.
+                    Err(_) => std::future::pending().await,
+                },
+            },
+            () = stopped => calls.iter().map(|_| unjudged(JUDGING_STOPPED)).collect(),
+            () = sleep(JUDGING) => calls.iter().map(|_| unjudged(JUDGING)).collect(),
+        }
+    }
+
+    fn is_quick(&self, call: &ToolCall, spec: &RunSpec) -> bool {
+        let known: Vec<&str> = self.known(&spec.tools).map(|(name, _)| &**name).collect();
+        let tool = tool_name(&call.name, &known).and_then(|name| self.get(name));
+        call.arguments.len() <= QUICK_BYTES && tool.is_none_or(|tool| tool.plans_at_once())
+    }
+
     /// Judges the calls of an answer, each for itself: nothing is run.
-    pub(crate) fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[Plan]> {
+    fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[Plan]> {
         calls.iter().map(|call| self.plan_one(call, spec)).collect()
     }
 
@@ -88,6 +141,12 @@ impl Tools {
             let hint = format!("the tools are: {}", known.join(", "));
             return refuse(Fault::UnknownTool, &error, None, &hint);
         };
+        let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
+        if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
+            let error =
+                format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());
+            return refuse(Fault::Unacceptable, &error, None, "put long texts into files, and name those");
+        }
         let arguments = match arguments(&call.arguments) {
             Ok(arguments) => arguments,
             Err(error @ Unreadable::Malformed { .. }) => {
@@ -118,6 +177,13 @@ impl Tools {
 }
 
 const ONE_OBJECT: &str = "send the arguments as one JSON object";
+
+fn unjudged(waited: Duration) -> Plan {
+    let error = format!("the arguments could not be judged within {} s", waited.as_secs());
+    let hint =
+        "the file system of the workspace does not answer: try again later, or ask the operator to look";
+    refuse(Fault::Unacceptable, &error, None, hint)
+}
 
 fn refuse(fault: Fault, error: &str, field: Option<&str>, hint: &str) -> Plan {
     Plan::Refuse { fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }

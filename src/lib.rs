@@ -26,6 +26,7 @@ pub mod space;
 pub mod spec;
 pub mod store;
 pub mod tool;
+mod watchdog;
 
 pub use builder::{ApiMode, Builder};
 pub use hermod_actors::{

@@ -21,6 +21,7 @@ use self::{
     queue::{Queue, is_awaited, lock},
 };
 use crate::{
+    handlers::HandlerWatch,
     model::{Durable, NoRoom, Record, SessionId, Timestamp},
     port::{Clock, Journal, JournalError, Opened, Refusal, Write},
 };
@@ -80,6 +81,7 @@ pub(crate) struct State {
     journal: Arc<dyn Journal>,
     queue: Arc<Mutex<Queue>>,
     writing: Arc<Writing>,
+    handlers: Arc<HandlerWatch>,
 }
 
 /// Since when a commit is under way. It has no deadline: it is answered, or the process ends; so a disk that does not
@@ -119,14 +121,14 @@ impl Writing {
 impl Actor for Persistence {
     type Msg = PersistenceMsg;
     type State = State;
-    type Arguments = (Arc<dyn Journal>, Arc<Writing>);
+    type Arguments = (Arc<dyn Journal>, Arc<Writing>, Arc<HandlerWatch>);
 
     async fn pre_start(
         &self,
         _me: ActorRef<PersistenceMsg>,
-        (journal, writing): (Arc<dyn Journal>, Arc<Writing>),
+        (journal, writing, handlers): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { journal, queue: Arc::default(), writing })
+        Ok(State { journal, queue: Arc::default(), writing, handlers })
     }
 
     async fn handle(
@@ -135,6 +137,7 @@ impl Actor for Persistence {
         message: PersistenceMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let _running = state.handlers.enter("Persistence", None);
         #[cfg(feature = "testkit")]
         let message = if is_vouched_early(&message) { vouched_early(message) } else { message };
         let batch = {

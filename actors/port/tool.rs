@@ -17,8 +17,15 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn spec(&self) -> &ToolSpec;
 
     /// Judges arguments without running anything: what the call would do in `workspace`, or why it is not acceptable.
-    /// It may look where a path leads, and nothing that takes longer.
+    /// It may look where a path leads, and nothing that takes longer. Its steps, its memory and the depth of its stack have
+    /// a bound, whatever the arguments are: they come from a model.
     fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments>;
+
+    /// Whether [`Tool::plan`] looks at no file and takes microseconds for a few kB of arguments. Then it may be called on a
+    /// thread that other sessions need, else it is called on one where it may block.
+    fn plans_at_once(&self) -> bool {
+        false
+    }
 
     /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
     /// 2.1 s as `Stopped`; when the future is dropped, nothing that it

@@ -1,6 +1,7 @@
 //! Signs of life, for whoever must not be held up: what a run waits for, and whether the disk answers.
 
 use crate::{
+    handlers::{STALL_LIMIT_MS, StalledHandler},
     look::Look,
     model::{Awaited, NoRoom, RunId, RunState, SessionId, Timestamp, Wait},
     runtime::{RunError, Runtime},
@@ -25,6 +26,12 @@ impl Vitals {
     /// Since when something is being written; `None` if nothing is. A time that stays is a disk that does not answer.
     pub fn writing_since(&self) -> Option<Timestamp> {
         self.0.wiring.writing.since()
+    }
+
+    /// The handlers of actors that have run for 3 s or longer: they hold up their actor, and a thread. May be called on any
+    /// thread.
+    pub fn stalled_handlers(&self) -> Vec<StalledHandler> {
+        self.0.wiring.handlers.stalled(STALL_LIMIT_MS)
     }
 
     /// What there is no room for on the disk, while everything that is to be written waits for that.

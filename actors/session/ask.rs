@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    model::{Answer, Message, ModelStarted, RunSpec, ThinkingRequest},
+    model::{Message, ModelStarted, RunSpec, ThinkingRequest},
     port::{Encoder, Head, ModelRequest, Segments, ToolChoice},
     provider::Lease,
     session::{
@@ -20,6 +20,7 @@ use crate::{
         said::Published,
         view::EncodedView,
     },
+    tool_executor::Tools,
     turn::{Input, Plan, SUMMARY_PROMPT, SummaryRequest, Turn},
 };
 
@@ -44,9 +45,7 @@ impl Tasks {
             *view = EncodedView::default();
         }
         let thinking = spec.thinking_of(lease.admission.model());
-        let of = Arc::clone(&spec);
-        let plans = move |answer: &Answer| tools.plan(&answer.message.calls, &of);
-        self.make((started, spec), lease, (rendered, thinking, tool_choice), plans)
+        self.make((started, spec), lease, (rendered, thinking, tool_choice), Some(tools))
     }
 
     /// Makes the attempt at a summary that is started.
@@ -61,18 +60,17 @@ impl Tasks {
             encoder.messages(&[Message::User(text.into())], &mut messages);
             (encoder.head(SUMMARY_PROMPT, &[]), messages)
         });
-        let asked = (rendered, None, ToolChoice::Auto);
-        self.make((started, Arc::clone(spec)), lease, asked, |_| Arc::new([]))
+        self.make((started, Arc::clone(spec)), lease, (rendered, None, ToolChoice::Auto), None)
     }
 
     /// Makes an attempt that is started, in a task, with what the model is to read, how much it is to think, and whether it
-    /// may call tools.
+    /// may call tools. The calls of the answer are judged there, by `tools`.
     fn make(
         &self,
         (started, spec): (Arc<ModelStarted>, Arc<RunSpec>),
         lease: Lease,
         (rendered, thinking, tool_choice): (Option<Rendered>, Option<ThinkingRequest>, ToolChoice),
-        plans: impl FnOnce(&Answer) -> Arc<[Plan]> + Send + 'static,
+        tools: Option<Arc<Tools>>,
     ) -> Begun {
         let (call, attempt) = (started.call, started.attempt);
         let Some((head, messages)) = rendered else {
@@ -105,7 +103,14 @@ impl Tasks {
             let made =
                 attempt::make(&wiring, (lease, &spec, &started), request, (&published, &cancelled)).await;
             guard.answer(match made {
-                Ok(answer) => Input::Answered { plans: plans(&answer), answer: Arc::new(answer), started },
+                Ok(answer) => {
+                    let answer = Arc::new(answer);
+                    let plans: Arc<[Plan]> = match tools {
+                        Some(tools) => tools.judge(&answer, &spec, &cancelled).await,
+                        None => Arc::new([]),
+                    };
+                    Input::Answered { plans, answer, started }
+                }
                 Err((failure, outlook)) => {
                     Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }
                 }

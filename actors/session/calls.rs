@@ -10,7 +10,10 @@ use std::{
 };
 
 use ractor::ActorRef;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::{AbortHandle, JoinSet},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,6 +24,9 @@ use crate::{
 
 /// A summary waits no longer than this, in milliseconds, for a model that is not asked at present.
 const SUMMARY_MS: u64 = 1_000;
+
+/// Turns that other threads have for tasks that can run now: microseconds.
+const TURNS_OF_OTHERS: usize = 16;
 
 /// The running tasks of one session. The supervisor holds them too: it revives a session only when they have ended.
 #[derive(Debug, Clone, Default)]
@@ -214,8 +220,13 @@ impl Tasks {
     /// Tells the session to go on when the tasks that can run now have run.
     pub(crate) fn gather(&self) {
         let session = self.session.clone();
+        // Other threads run them at the same time, and none of them waits for this one.
+        let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+        let turns = if is_alone { 1 } else { TURNS_OF_OTHERS };
         self.tasks.spawn(async move {
-            tokio::task::yield_now().await;
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
             tell(&session, Inner::GoOn);
         });
     }

@@ -24,6 +24,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
+    handlers::HandlerWatch,
     hub::Hub,
     model::{RunId, SessionId, Shortage, StopReason, Timestamp},
     persistence::{PersistenceMsg, Stored, Writing},
@@ -50,6 +51,7 @@ pub(crate) struct Wiring {
     pub(crate) hub: Arc<Hub>,
     pub(crate) writing: Arc<Writing>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) handlers: Arc<HandlerWatch>,
 }
 
 /// Whether limits are raised.
@@ -256,6 +258,7 @@ impl Actor for Session {
         me: ActorRef<SessionMsg>,
         arguments: Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        let _running = arguments.wiring.handlers.enter("Session", Some(arguments.id));
         let state = State::begin(me, arguments);
         state.note_idle();
         Ok(state)
@@ -267,6 +270,7 @@ impl Actor for Session {
         message: SessionMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let _running = state.wiring.handlers.enter("Session", Some(state.id));
         match message {
             SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
             SessionMsg::Inner(Inner::GoOn) => state.gathered(),

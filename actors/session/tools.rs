@@ -3,7 +3,11 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use serde_json::Value;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -20,7 +24,7 @@ use crate::{
         watchdog,
     },
     supervisor::Address,
-    tool_executor::ToolExecutorMsg,
+    tool_executor::{QUICK_BYTES, ToolExecutorMsg},
     turn::{Ground, Input, Turn},
 };
 
@@ -29,8 +33,12 @@ struct Called {
     id: (CallId, Attempt),
     name: Arc<str>,
     tool: Option<Arc<dyn Tool>>,
-    /// Or why the arguments cannot be read.
-    invocation: Result<Invocation, String>,
+    /// The arguments as the model wrote them.
+    text: String,
+    /// Its arguments are null until `read`.
+    invocation: Invocation,
+    /// Why the arguments cannot be read.
+    unreadable: Option<String>,
     shelf: Shelf,
     cancel: CancellationToken,
     span: tracing::Span,
@@ -41,11 +49,12 @@ impl Tasks {
     pub(super) fn run(&self, turn: &Turn, id: (CallId, Attempt), permit: OwnedSemaphorePermit) -> Begun {
         let cancel = CancellationToken::new();
         let guard = Guard::new(self.session.clone(), id.0, id.1);
-        let Some(called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+        let Some(mut called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
         let executor = Arc::clone(&self.wiring.executor);
         let span = called.span.clone();
         let task = async move {
             let report = Report(executor, Some(Arc::clone(&called.name)));
+            called.read().await;
             let made = AssertUnwindSafe(called.make()).catch_unwind().await;
             drop(permit);
             let found = if let Ok(end) = made {
@@ -65,11 +74,12 @@ impl Tasks {
     /// Finds out what became of the attempt that an earlier incarnation has started.
     pub(super) fn attach(&self, turn: &Turn, id: (CallId, Attempt), cancel: CancellationToken) -> Begun {
         let guard = Guard::new(self.session.clone(), id.0, id.1);
-        let Some(called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+        let Some(mut called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
         let permits = Arc::clone(&self.wiring.tools.permits);
         let (boot, detached, span) = (turn.boot_of(id.0), turn.is_detached(id.0), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
+            called.read().await;
             let found = match detached {
                 true => holding(permits, called.find(boot)).await,
                 false => Found::Unknown,
@@ -98,17 +108,17 @@ impl Tasks {
         let own = ArtifactName { session: self.id, call, attempt };
         let shelf =
             Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own).with_hashes(turn.artifact_hashes());
-        let invocation = arguments(text).map(|arguments| Invocation {
+        let invocation = Invocation {
             call,
             attempt,
             task: spec.task.as_str().into(),
             workspace: spec.workspace.as_str().into(),
-            arguments,
+            arguments: Value::Null,
             now: self.wiring.clock.at(),
             shelf: shelf.clone(),
             cancel: cancel.clone(),
             progress: self.progress(call, attempt),
-        });
+        };
         let span = tracing::info_span!(
             "tool_call",
             session = %self.id,
@@ -118,8 +128,8 @@ impl Tasks {
             tool = %name,
         );
         let tool = self.wiring.tools.get(&name).cloned();
-        let invocation = invocation.map_err(|error| error.to_string());
-        Some(Called { id: (call, attempt), name, tool, invocation, shelf, cancel, span })
+        let (text, unreadable) = (text.to_owned(), None);
+        Some(Called { id: (call, attempt), name, tool, text, invocation, unreadable, shelf, cancel, span })
     }
 
     fn progress(&self, call: CallId, attempt: Attempt) -> Progress {
@@ -129,21 +139,40 @@ impl Tasks {
 }
 
 impl Called {
+    /// Reads the arguments: long ones where that holds up no session.
+    async fn read(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        let read = match text.len() <= QUICK_BYTES {
+            true => arguments(&text),
+            false => match spawn_blocking(move || arguments(&text)).await {
+                Ok(read) => read,
+                Err(error) => {
+                    self.unreadable = Some(format!("the arguments could not be read: {error}"));
+                    return;
+                }
+            },
+        };
+        match read {
+            Ok(arguments) => self.invocation.arguments = arguments,
+            Err(error) => self.unreadable = Some(error.to_string()),
+        }
+    }
+
     async fn make(&self) -> CallEnd {
-        match (&self.tool, &self.invocation) {
-            (Some(tool), Ok(invocation)) => watchdog::end(&**tool, invocation.clone()).await,
+        match (&self.tool, &self.unreadable) {
+            (Some(tool), None) => watchdog::end(&**tool, self.invocation.clone()).await,
             (None, _) => {
                 let error = format!("the tool `{}` is not there any more", self.name);
                 CallEnd::error(CallStatus::Error, &error, None, "try another way")
             }
-            (_, Err(error)) => CallEnd::error(CallStatus::Error, error, None, "send one JSON object"),
+            (_, Some(error)) => CallEnd::error(CallStatus::Error, error, None, "send one JSON object"),
         }
     }
 
     /// What the tool says of an attempt that was started before; of one that panics, nothing is known.
     async fn find(&self, boot: Boot) -> Found {
-        let (Some(tool), Ok(invocation)) = (&self.tool, &self.invocation) else { return Found::Unknown };
-        let found = watchdog::found(&**tool, invocation.clone(), boot);
+        let (Some(tool), None) = (&self.tool, &self.unreadable) else { return Found::Unknown };
+        let found = watchdog::found(&**tool, self.invocation.clone(), boot);
         AssertUnwindSafe(found).catch_unwind().await.unwrap_or(Found::Unknown)
     }
 

@@ -12,6 +12,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     active_deadline::ActiveDeadline,
+    handlers::RunningHandler,
     model::{BootId, SessionId},
     port::Journal,
     session::{NotAccepted, SessionMsg, Wiring},
@@ -62,6 +63,11 @@ impl Directory {
             directory.end_tasks(session, Next::Revive);
         }
         directory
+    }
+
+    /// Notes that its handler runs.
+    pub(super) fn handler_runs(&self) -> RunningHandler {
+        self.foundation.wiring.handlers.enter("SessionSupervisor", None)
     }
 
     /// What it knows.

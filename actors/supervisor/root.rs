@@ -6,6 +6,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, 
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    handlers::HandlerWatch,
     hub::Hub,
     look::Look,
     persistence::{Persistence, Writing},
@@ -109,7 +110,8 @@ impl Actor for Root {
         let cell = me.get_cell();
         let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
         let writing = Arc::new(Writing::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
-        let arguments = (Arc::clone(&journal), Arc::clone(&writing));
+        let handlers = HandlerWatch::new(Arc::clone(&parts.clock));
+        let arguments = (Arc::clone(&journal), Arc::clone(&writing), Arc::clone(&handlers));
         let (persistence, _) = Actor::spawn_linked(None, Persistence, arguments, cell.clone()).await?;
         let wiring = Arc::new(Wiring {
             persistence: persistence.clone(),
@@ -122,6 +124,7 @@ impl Actor for Root {
             hub: Arc::new(Hub::default()),
             writing,
             clock: parts.clock,
+            handlers,
         });
         let roster = Arc::<Roster>::default();
         let foundation = Arc::new(Foundation {

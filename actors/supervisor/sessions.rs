@@ -88,6 +88,7 @@ impl Actor for SessionSupervisor {
         message: SessionsMsg,
         directory: &mut Directory,
     ) -> Result<(), ActorProcessingErr> {
+        let _running = directory.handler_runs();
         match message {
             SessionsMsg::To(session, new, message) => {
                 directory.deliver(session, new, Some(message));
@@ -114,6 +115,7 @@ impl Actor for SessionSupervisor {
         event: SupervisionEvent,
         directory: &mut Directory,
     ) -> Result<(), ActorProcessingErr> {
+        let _running = directory.handler_runs();
         match event {
             SupervisionEvent::ActorFailed(cell, error) => directory.ended(cell.get_id(), Some(error)),
             SupervisionEvent::ActorTerminated(cell, _, why) => {

@@ -228,6 +228,10 @@ impl Tool for ScriptedTool {
         Ok(self.intent.clone())
     }
 
+    fn plans_at_once(&self) -> bool {
+        true
+    }
+
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         (self.run)(invocation)
     }

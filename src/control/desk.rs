@@ -7,7 +7,7 @@ use std::{
 };
 
 use hermod_actors::{
-    Runtime, Vitals,
+    Runtime, StalledHandler, Vitals,
     model::{CallId, Raised, RunId, RunRow, RunState, Seq, SessionRow, Verdict, Wait},
     port::{Clock, Read},
 };
@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     copier::{Copier, back_up},
     fault::{Fault, FaultKind},
-    protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, shown},
+    protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, Stalled, shown},
     reader::{PAGE, Reader},
     status::RunStatus,
     tree::{self, Forest},
@@ -153,6 +153,7 @@ impl Desk {
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 writing_since: self.vitals().and_then(|vitals| vitals.writing_since()),
+                stalled: self.vitals().map(|vitals| stalled(&vitals)).unwrap_or_default(),
             })),
             Request::RunsList { max } => {
                 self.runs(Read::Runs { session: None, max }).await.map(Answer::Runs).map(Some)
@@ -336,6 +337,16 @@ impl Desk {
 }
 
 /// Why an order cannot be carried out where nothing runs.
+fn stalled(vitals: &Vitals) -> Vec<Stalled> {
+    let handlers = vitals.stalled_handlers().into_iter();
+    let of = |handler: StalledHandler| Stalled {
+        actor: handler.actor.to_owned(),
+        session: handler.session,
+        since: handler.since,
+    };
+    handlers.map(of).collect()
+}
+
 fn nobody(order: &Order) -> Fault {
     match order {
         Order::Steer { run, .. } => Fault::usage(match &run.ended {

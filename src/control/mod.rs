@@ -32,7 +32,7 @@ pub use client::{Client, Lost};
 pub use copier::Copier;
 pub use desk::{Desk, Order, Ordered, Orders};
 pub use fault::{Fault, FaultKind};
-pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, shown};
+pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, Stalled, shown};
 pub use reader::{Named, PAGE, Reader};
 pub use server::{ControlError, Server};
 pub use status::RunStatus;

@@ -160,6 +160,17 @@ const fn first() -> Seq {
     1
 }
 
+/// A handler of an actor that does not come back: it holds up its actor, and a thread of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalled {
+    /// The kind of the actor.
+    pub actor: String,
+    /// Its session, if it has one.
+    pub session: Option<SessionId>,
+    /// When the handler began.
+    pub since: Timestamp,
+}
+
 /// A line back. Every question has one, but `journal` and `backup.create`, which have many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -173,6 +184,9 @@ pub enum Answer {
         /// Since when something is being written; a time that stays is a disk that does not answer.
         #[serde(default)]
         writing_since: Option<Timestamp>,
+        /// Handlers of actors that do not come back.
+        #[serde(default)]
+        stalled: Vec<Stalled>,
     },
     /// To `runs.list`, in the order in which they were accepted.
     Runs(Vec<RunStatus>),

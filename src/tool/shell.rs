@@ -6,6 +6,7 @@ use hermod_actors::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -27,6 +28,8 @@ pub const SHELL: &str = "/bin/sh";
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 const WRITE_A_SCRIPT: &str =
     "make it shorter and plainer, or put the script into a file with `write_file` and run that";
+/// The schema allows no longer one.
+const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 /// What ending a command and reading the rest of its output may take, with room.
 pub(super) const ENDING: Duration = Duration::from_secs(30);
 
@@ -107,8 +110,10 @@ impl Typed for Shell {
         }
     }
 
-    fn limit(arguments: &Arguments, settings: &Settings) -> Option<Duration> {
-        Some(timeout_of(arguments.timeout, settings) + ENDING)
+    fn limit(arguments: &Value, settings: &Settings) -> Option<Duration> {
+        let seconds = arguments.get("timeout").and_then(Value::as_f64);
+        let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Some(timeout.map_or(settings.shell_timeout, |timeout| timeout.min(MAX_TIMEOUT)) + ENDING)
     }
 
     async fn attach(_: Arguments, site: Site, boot: Boot) -> Found {

@@ -14,9 +14,10 @@ use hermod_actors::{
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-use super::{Settings, Shape, paths::Area};
+use super::{Settings, Shape, blocking::failed_inside, paths::Area};
 
 /// A tool whose arguments are a type. This is all that a tool's file says; `make` does the rest.
 pub trait Typed: Debug + Send + Sync + 'static {
@@ -27,7 +28,7 @@ pub trait Typed: Debug + Send + Sync + 'static {
     /// What a call does to the world.
     const EFFECT: EffectClass;
     /// The arguments: a struct with doc comments and `deny_unknown_fields`.
-    type Arguments: DeserializeOwned + JsonSchema + Send;
+    type Arguments: DeserializeOwned + JsonSchema + Send + 'static;
 
     /// Judges what the schema cannot say.
     fn check(_arguments: &Self::Arguments) -> Result<(), BadArguments> {
@@ -50,8 +51,8 @@ pub trait Typed: Debug + Send + Sync + 'static {
     /// The run was ended without the ends of its calls.
     fn abandon(_run: RunId, _settings: &Settings) {}
 
-    /// How long it may take at the very most, if it has a limit of its own.
-    fn limit(_arguments: &Self::Arguments, _settings: &Settings) -> Option<Duration> {
+    /// How long it may take at the very most, if it has a limit of its own. The arguments are not judged yet.
+    fn limit(_arguments: &Value, _settings: &Settings) -> Option<Duration> {
         None
     }
 
@@ -101,35 +102,41 @@ pub fn make<T: Typed>(settings: Settings) -> Arc<dyn Tool> {
         description: T::DESCRIPTION.into(),
         parameters: shape.schema().clone(),
     };
-    Arc::new(Made::<T> { spec, shape, settings, of: PhantomData })
+    Arc::new(Made::<T> { spec, shape: Arc::new(shape), settings, of: PhantomData })
 }
 
 #[derive(Debug)]
 struct Made<T> {
     spec: ToolSpec,
-    shape: Shape,
+    shape: Arc<Shape>,
     settings: Settings,
     of: PhantomData<T>,
 }
 
-impl<T: Typed> Made<T> {
-    fn read(&self, arguments: &Value) -> Result<T::Arguments, BadArguments> {
-        let arguments = self.shape.parse(arguments)?;
-        T::check(&arguments)?;
-        Ok(arguments)
-    }
+fn read<T: Typed>(shape: &Shape, arguments: &Value) -> Result<T::Arguments, BadArguments> {
+    let arguments = shape.parse(arguments)?;
+    T::check(&arguments)?;
+    Ok(arguments)
+}
 
-    fn site(&self, invocation: Invocation) -> Site {
-        Site {
-            call: invocation.call,
-            attempt: invocation.attempt,
-            workspace: invocation.workspace,
-            now: invocation.now,
-            shelf: invocation.shelf,
-            cancel: invocation.cancel,
-            progress: invocation.progress,
-            settings: self.settings.clone(),
-        }
+/// Judges arguments where that holds up no session.
+async fn judged<T: Typed>(
+    shape: Arc<Shape>,
+    arguments: Value,
+) -> Result<Result<T::Arguments, BadArguments>, JoinError> {
+    spawn_blocking(move || read::<T>(&shape, &arguments)).await
+}
+
+fn site(invocation: Invocation, settings: Settings) -> Site {
+    Site {
+        call: invocation.call,
+        attempt: invocation.attempt,
+        workspace: invocation.workspace,
+        now: invocation.now,
+        shelf: invocation.shelf,
+        cancel: invocation.cancel,
+        progress: invocation.progress,
+        settings,
     }
 }
 
@@ -139,30 +146,31 @@ impl<T: Typed> Tool for Made<T> {
     }
 
     fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
-        let arguments = self.read(arguments)?;
+        let arguments = read::<T>(&self.shape, arguments)?;
         let detached = T::is_detached(&self.settings);
         Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace, &self.settings), detached })
     }
 
-    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        let arguments = self.read(&invocation.arguments);
-        let site = self.site(invocation);
+    fn run(&self, mut invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        let (settings, shape) = (self.settings.clone(), Arc::clone(&self.shape));
         Box::pin(async move {
-            match arguments {
-                Ok(arguments) => T::run(arguments, site).await,
-                Err(bad) => refused(&bad),
+            let arguments = std::mem::take(&mut invocation.arguments);
+            match judged::<T>(shape, arguments).await {
+                Ok(Ok(arguments)) => T::run(arguments, site(invocation, settings)).await,
+                Ok(Err(bad)) => refused(&bad),
+                Err(error) => failed_inside(&error),
             }
         })
     }
 
-    fn attach(&self, invocation: Invocation, boot: Boot) -> BoxFuture<'static, Found> {
-        let arguments = self.read(&invocation.arguments);
-        let site = self.site(invocation);
+    fn attach(&self, mut invocation: Invocation, boot: Boot) -> BoxFuture<'static, Found> {
+        let (settings, shape) = (self.settings.clone(), Arc::clone(&self.shape));
         Box::pin(async move {
-            match arguments {
-                Ok(arguments) => T::attach(arguments, site, boot).await,
+            let arguments = std::mem::take(&mut invocation.arguments);
+            match judged::<T>(shape, arguments).await {
+                Ok(Ok(arguments)) => T::attach(arguments, site(invocation, settings), boot).await,
                 // An earlier version took them, so it may have begun.
-                Err(_) => Found::Unknown,
+                Ok(Err(_)) | Err(_) => Found::Unknown,
             }
         })
     }
@@ -176,7 +184,7 @@ impl<T: Typed> Tool for Made<T> {
     }
 
     fn limit(&self, arguments: &Value) -> Option<Duration> {
-        T::limit(&self.read(arguments).ok()?, &self.settings)
+        T::limit(arguments, &self.settings)
     }
 }
 

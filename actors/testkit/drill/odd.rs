@@ -229,6 +229,10 @@ impl Tool for OddTool {
         self.0.plan(arguments, workspace)
     }
 
+    fn plans_at_once(&self) -> bool {
+        true
+    }
+
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         self.0.run(invocation)
     }

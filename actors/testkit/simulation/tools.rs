@@ -51,6 +51,10 @@ impl Tool for OddTool {
         &self.spec
     }
 
+    fn plans_at_once(&self) -> bool {
+        true
+    }
+
     fn plan(&self, arguments: &Value, _: &str) -> Result<Intent, BadArguments> {
         let arguments = read(arguments)?;
         let panics =

@@ -9,7 +9,11 @@ use hermod_actors::{
 };
 use tokio::time::timeout;
 
-use crate::control::{Answer, Fault, Order, Ordered, Orders, RunStatus};
+use crate::{
+    cli::output::say,
+    control::{Answer, Fault, Order, Ordered, Orders, RunStatus},
+    watchdog::HandlerWatchdog,
+};
 
 /// How long a stopped run may take to its end before it is told as it is.
 const ENDING: Duration = Duration::from_secs(5);
@@ -23,6 +27,7 @@ pub(crate) async fn attend<T>(
     following: impl Future<Output = T>,
 ) -> T {
     orders.carried_out_by(runtime);
+    let _watchdog = HandlerWatchdog::start(runtime.vitals(), say);
     let mut begun = FuturesUnordered::new();
     let mut following = pin!(following);
     let followed = loop {

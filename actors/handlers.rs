@@ -1,0 +1,138 @@
+//! Which handlers of actors run at this moment. A handler takes microseconds; one that does not come back holds up its
+//! actor for ever and one of the process's threads, and nothing else would show it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    model::{SessionId, Timestamp},
+    port::Clock,
+};
+
+/// A handler takes microseconds; one that takes longer than this does not come back, as far as others can tell.
+pub(crate) const STALL_LIMIT_MS: u64 = 3_000;
+
+/// The handlers that run now, with when each began.
+#[derive(Debug)]
+pub(crate) struct HandlerWatch {
+    clock: Arc<dyn Clock>,
+    running: Mutex<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    /// How many there have been.
+    count: u64,
+    handlers: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    actor: &'static str,
+    session: Option<SessionId>,
+    since_ms: u64,
+}
+
+/// A handler that has not come back for some time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StalledHandler {
+    /// Counts the handlers of this process: the same number is the same stall.
+    pub number: u64,
+    /// The kind of its actor, as in the tree of actors.
+    pub actor: &'static str,
+    /// The session of its actor, if that has one.
+    pub session: Option<SessionId>,
+    /// When it began.
+    pub since: Timestamp,
+    /// Milliseconds since then.
+    pub ms: u64,
+}
+
+/// Notes that a handler runs, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RunningHandler {
+    watch: Arc<HandlerWatch>,
+    number: u64,
+}
+
+impl HandlerWatch {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { clock, running: Mutex::default() })
+    }
+
+    /// A handler of this actor begins.
+    pub(crate) fn enter(self: &Arc<Self>, actor: &'static str, session: Option<SessionId>) -> RunningHandler {
+        let entry = Entry { actor, session, since_ms: self.clock.monotonic_ms() };
+        let mut running = self.lock();
+        running.count += 1;
+        let number = running.count;
+        running.handlers.insert(number, entry);
+        RunningHandler { watch: Arc::clone(self), number }
+    }
+
+    /// The handlers that have run for `limit_ms` or longer, the oldest first.
+    pub(crate) fn stalled(&self, limit_ms: u64) -> Vec<StalledHandler> {
+        let (now_ms, at) = (self.clock.monotonic_ms(), self.clock.at());
+        let running = self.lock();
+        let all = running.handlers.iter().map(|(number, entry)| {
+            let ms = now_ms.saturating_sub(entry.since_ms);
+            let since = Timestamp(at.0.saturating_sub_unsigned(ms));
+            StalledHandler { number: *number, actor: entry.actor, session: entry.session, since, ms }
+        });
+        all.filter(|handler| handler.ms >= limit_ms).collect()
+    }
+
+    /// Ignores poisoning: each update is one insertion or removal.
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RunningHandler {
+    fn drop(&mut self) {
+        self.watch.lock().handlers.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::testkit::VirtualClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_does_not_come_back_is_seen_with_its_session_and_since_when() {
+        let clock = Arc::new(VirtualClock::new(1));
+        let watch = HandlerWatch::new(Arc::<VirtualClock>::clone(&clock));
+        let (session, since) = (SessionId::from_bits(7), clock.at());
+        let stuck = watch.enter("Session", Some(session));
+        advance(Duration::from_secs(2)).await;
+        drop(watch.enter("SessionSupervisor", None));
+        let later = watch.enter("Persistence", None);
+        advance(Duration::from_secs(3)).await;
+        let expected =
+            StalledHandler { number: 1, actor: "Session", session: Some(session), since, ms: 5_000 };
+        assert_eq!(watch.stalled(4_000), [expected]);
+        assert_eq!(watch.stalled(3_000).len(), 2);
+        assert_eq!(watch.stalled(5_001), []);
+        drop((stuck, later));
+        assert_eq!(watch.stalled(0), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_panics_has_come_back() {
+        let watch = HandlerWatch::new(Arc::new(VirtualClock::new(1)));
+        let of_handler = Arc::clone(&watch);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _running = of_handler.enter("Session", None);
+            panic!("struck");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(watch.stalled(0), []);
+    }
+}

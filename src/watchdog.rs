@@ -1,0 +1,106 @@
+//! A thread that looks whether the handlers of actors come back. It needs none of the runtime's own threads, so it sees a
+//! handler that holds all of them.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{Builder, JoinHandle, park_timeout},
+    time::Duration,
+};
+
+use hermod_actors::{StalledHandler, Vitals, port::Clock as _};
+
+use crate::clock::SystemClock;
+
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// A look that comes later than this says that the process itself stood still, and nothing of handlers.
+const MAX_LOOK_INTERVAL_MS: u64 = 2_500;
+
+/// The thread; it ends when this is dropped.
+pub(crate) struct HandlerWatchdog {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HandlerWatchdog {
+    /// Watches over the handlers of a runtime, and hands a line to `report` for each that does not come back.
+    pub(crate) fn start(vitals: Vitals, report: impl Fn(String) + Send + 'static) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let is_ended = Arc::clone(&ended);
+        let watch = move || {
+            let (clock, mut reported) = (SystemClock::default(), BTreeSet::new());
+            while !is_ended.load(Ordering::Relaxed) {
+                let begin_ms = clock.monotonic_ms();
+                park_timeout(LOOK_INTERVAL);
+                if clock.monotonic_ms() - begin_ms < MAX_LOOK_INTERVAL_MS {
+                    news(&vitals.stalled_handlers(), &mut reported).for_each(&report);
+                }
+            }
+        };
+        let thread = Builder::new().name("hermod-watchdog".to_owned()).spawn(watch);
+        let thread = thread.map_err(|error| tracing::warn!(%error, "handlers are not watched over")).ok();
+        Self { ended, thread }
+    }
+}
+
+impl Drop for HandlerWatchdog {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        // It looks once more at most, and nobody needs to wait for that.
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl fmt::Debug for HandlerWatchdog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerWatchdog").finish_non_exhaustive()
+    }
+}
+
+/// Lines for the stalled handlers that were not reported yet, each once per stall.
+fn news<'a>(
+    stalled: &'a [StalledHandler],
+    reported: &'a mut BTreeSet<u64>,
+) -> impl Iterator<Item = String> + 'a {
+    reported.retain(|number| stalled.iter().any(|handler| handler.number == *number));
+    stalled.iter().filter(|handler| reported.insert(handler.number)).map(|handler| {
+        let StalledHandler { actor, session, since, ms, .. } = handler;
+        tracing::warn!(actor, session = ?session, %since, ms, "a handler does not come back");
+        let of = session.map_or_else(String::new, |session| format!(" of session {session}"));
+        format!("stalled   the {actor} handler{of} has not come back since {since} ({} s)", ms / 1_000)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{SessionId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_stall_is_reported_once() {
+        let stalled = |number, ms| StalledHandler {
+            number,
+            actor: "Session",
+            session: Some(SessionId::from_bits(1)),
+            since: Timestamp(0),
+            ms,
+        };
+        let mut reported = BTreeSet::new();
+        let mut lines = |stalled: &[StalledHandler]| news(stalled, &mut reported).collect::<Vec<_>>();
+        let line = "stalled   the Session handler of session 00000000000000000000000001 has not come back since \
+                    1970-01-01T00:00:00Z (3 s)";
+        assert_eq!(lines(&[stalled(7, 3_000)]), [line]);
+        assert_eq!(lines(&[stalled(7, 4_000)]), [""; 0]);
+        assert_eq!(lines(&[stalled(7, 5_000), stalled(9, 3_100)]).len(), 1);
+        assert_eq!(lines(&[]), [""; 0]);
+        assert_eq!(lines(&[stalled(10, 3_000)]).len(), 1);
+    }
+}
