@@ -279,7 +279,8 @@ impl Endpoints {
             limits: self.limits,
         };
         self.stages.push(running);
-        endpoint(&player, &Variables::new(), &self.state)
+        let provider = HttpProvider::new(player.config(&Variables::new(), &self.state)?)?;
+        Ok((Arc::new(provider.without_model_list()), calls(&player)))
     }
 }
 
@@ -289,8 +290,11 @@ pub(crate) fn endpoint(
     variables: &Variables,
     state: &Path,
 ) -> Result<(Arc<dyn Provider>, usize), StartError> {
-    let calls = usize::try_from(found.limits.calls.0).unwrap_or(usize::MAX);
-    Ok((Arc::new(HttpProvider::new(found.config(variables, state)?)?), calls))
+    Ok((Arc::new(HttpProvider::new(found.config(variables, state)?)?), calls(found)))
+}
+
+fn calls(found: &Found) -> usize {
+    usize::try_from(found.limits.calls.0).unwrap_or(usize::MAX)
 }
 
 /// A started runtime, and the rehearsals that play for it.

@@ -42,6 +42,7 @@ pub fn traits(config: &Config, model: &ModelRef) -> ModelTraits {
             call_ms: known.call.map(Wait::millis),
         },
         density: None,
+        listed: None,
     }
 }
 
@@ -179,6 +180,7 @@ mod tests {
             price: None,
             deadlines: ModelDeadlines { first_event_ms: Some(9), gap_ms: Some(50), call_ms: Some(7_200_000) },
             density: None,
+            listed: None,
         };
         assert_eq!(of(user, "acme/m"), expect);
         assert_eq!(of(user, "other/m").window, Some(2));

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::ModelRef;
+use super::{ModelRef, Timestamp};
 
 /// Tokens that 1,000 bytes of a request have: a guess, which the usage that a provider reports corrects.
 ///
@@ -89,6 +89,27 @@ impl From<Density> for u16 {
     }
 }
 
+/// What a model can read and write in one call, as far as its provider's list of models tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ModelLimits {
+    /// Tokens that it can read and write in one call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// Tokens that it can write in one call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+}
+
+/// What a list of models has told, and when it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedLimits {
+    /// When.
+    pub at: Timestamp,
+    /// What; nothing if the list has no limits.
+    #[serde(flatten)]
+    pub limits: ModelLimits,
+}
+
 /// The row of a model: what runs have found out about it, written when they end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRow {
@@ -100,14 +121,22 @@ pub struct ModelRow {
     /// Tokens that it can read and write in one call, by what its provider has said when it refused more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
+    /// What its provider's list of models tells, which was asked because its window was not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed: Option<ListedLimits>,
 }
 
 impl ModelRow {
     /// This row over the one before it: what it does not say stays.
     #[must_use]
     pub fn over(self, before: Option<Self>) -> Self {
-        let (density, window) = before.map_or((None, None), |before| (before.density, before.window));
-        Self { model: self.model, density: self.density.or(density), window: self.window.or(window) }
+        let Some(before) = before else { return self };
+        Self {
+            model: self.model,
+            density: self.density.or(before.density),
+            window: self.window.or(before.window),
+            listed: self.listed.or(before.listed),
+        }
     }
 }
 
@@ -186,10 +215,18 @@ mod tests {
             model: "p/m".parse().unwrap(),
             density: density.map(Density),
             window,
+            listed: None,
         };
         let check = |row: ModelRow, before, expect| assert_eq!(row.over(before), expect);
         check(row(Some(300), None), None, row(Some(300), None));
         check(row(Some(300), None), Some(row(Some(200), Some(9))), row(Some(300), Some(9)));
         check(row(None, Some(8)), Some(row(Some(200), Some(9))), row(Some(200), Some(8)));
+        let listed = |at, window| {
+            let limits = ModelLimits { window, max_output: None };
+            ModelRow { listed: Some(ListedLimits { at: Timestamp(at), limits }), ..row(None, None) }
+        };
+        let both = ModelRow { window: Some(9), ..listed(1, Some(7)) };
+        check(row(None, Some(9)), Some(listed(1, Some(7))), both.clone());
+        check(listed(2, None), Some(both), ModelRow { window: Some(9), ..listed(2, None) });
     }
 }

@@ -50,7 +50,7 @@ pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use inbox::Inbox;
-pub use learned::{Density, ModelRow};
+pub use learned::{Density, ListedLimits, ModelLimits, ModelRow};
 pub use message::{
     Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, Message, Opaque,
     Origin, ToolCall, Usage,

@@ -143,14 +143,30 @@ impl RunSpec {
         })
     }
 
-    /// Takes in what earlier runs have found out about its models. A window that is named already stays.
+    /// Takes in what earlier runs have found out about its models. A window that is named already stays; what a provider has
+    /// named in a refusal stands over what its list of models tells.
     pub fn learn(&mut self, rows: &[ModelRow]) {
-        learn((&self.chain, &mut self.traits), rows);
+        self.change_traits(rows, |traits, row| {
+            traits.density = row.density.or(traits.density);
+            let listed = row.listed.map(|listed| listed.limits).unwrap_or_default();
+            traits.window = traits.window.or(row.window).or(listed.window);
+            traits.max_output = traits.max_output.or(listed.max_output);
+        });
+    }
+
+    /// Takes in what providers have just listed, which the store is told when the run ends.
+    pub fn take_listed(&mut self, rows: &[ModelRow]) {
+        self.learn(rows);
+        self.change_traits(rows, |traits, row| traits.listed = row.listed);
+    }
+
+    fn change_traits(&mut self, rows: &[ModelRow], change: impl Fn(&mut ModelTraits, &ModelRow)) {
+        change_traits((&self.chain, &mut self.traits), rows, &change);
         if let Some(aside) = &mut self.compression
             && rows.iter().any(|row| aside.chain.contains(&row.model))
         {
             let Compression { chain, traits, .. } = Arc::make_mut(aside);
-            learn((chain, traits), rows);
+            change_traits((chain, traits), rows, &change);
         }
     }
 
@@ -181,14 +197,17 @@ impl RunSpec {
     }
 }
 
-fn learn((chain, traits): (&[ModelRef], &mut Vec<ModelTraits>), rows: &[ModelRow]) {
+fn change_traits(
+    (chain, traits): (&[ModelRef], &mut Vec<ModelTraits>),
+    rows: &[ModelRow],
+    change: impl Fn(&mut ModelTraits, &ModelRow),
+) {
     for (at, model) in chain.iter().enumerate() {
         let Some(row) = rows.iter().find(|row| row.model == *model) else { continue };
         if traits.len() <= at {
             traits.resize(at + 1, ModelTraits::default());
         }
-        traits[at].density = row.density.or(traits[at].density);
-        traits[at].window = traits[at].window.or(row.window);
+        change(&mut traits[at], row);
     }
 }
 

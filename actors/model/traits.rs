@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Density, Usage};
+use super::{Density, ListedLimits, Usage};
 
 /// How much a model is to think before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,6 +151,9 @@ pub struct ModelTraits {
     /// Tokens that 1,000 bytes of its requests were found to have; `None` if nobody has found out yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<Density>,
+    /// What its provider's list of models has told when this was resolved, and the store does not know yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed: Option<ListedLimits>,
 }
 
 /// How long a model's calls may take, in milliseconds; what is absent is its provider's.

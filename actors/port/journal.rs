@@ -267,6 +267,8 @@ pub enum Read {
     Account(AccountId),
     /// The rows of those of these models that have one, in this order.
     Models(Vec<ModelRef>),
+    /// The rows of all models, in the order of their names.
+    AllModels,
 }
 
 /// What was read; the variant that belongs to the question.
@@ -282,7 +284,7 @@ pub enum Rows {
     Runs(Vec<RunRow>),
     /// For [`Read::Account`].
     Account(Option<Box<Account>>),
-    /// For [`Read::Models`].
+    /// For [`Read::Models`] and [`Read::AllModels`].
     Models(Vec<ModelRow>),
 }
 

@@ -5,8 +5,8 @@ use futures::future::BoxFuture;
 
 use super::Segments;
 use crate::model::{
-    Answer, CallId, CredentialId, Failure, Message, ModelDeadlines, ModelTraits, PoolStrategy, RateInfo,
-    RateLimits, SessionId, ThinkingRequest, ToolSpec,
+    Answer, CallId, CredentialId, Failure, Message, ModelDeadlines, ModelLimits, ModelTraits, PoolStrategy,
+    RateInfo, RateLimits, SessionId, ThinkingRequest, ToolSpec,
 };
 
 /// One configured endpoint.
@@ -41,6 +41,12 @@ pub trait Provider: Debug + Send + Sync + 'static {
     /// How long it lets a call take whose request does not say otherwise; one that goes on is dropped.
     fn longest_call(&self) -> Duration {
         Duration::from_mins(30)
+    }
+
+    /// What its list of models tells of one, within a few seconds. `None` if it has not answered: it may be asked again soon.
+    fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
+        let _ = model;
+        Box::pin(std::future::ready(None))
     }
 
     /// Renews a credential that was refused, and says whether it is another one now. Sessions may ask at the same time:

@@ -1,6 +1,7 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
 mod approvals;
+mod listed;
 mod narration;
 mod orders;
 mod pictures;
@@ -47,6 +48,7 @@ pub struct Runtime {
     defaults: Defaults,
     submissions: usize,
     space: Option<Arc<dyn Space>>,
+    unanswered: listed::UnansweredLists,
     terminated: Receiver<Option<Terminated>>,
 }
 
@@ -74,7 +76,8 @@ impl Runtime {
         let doors = opened.await.map_err(|error| failed(error.to_string()))?;
         let (journal, defaults) = (world.journal, world.defaults);
         let (submissions, space) = (world.submissions, world.space);
-        Ok(Self { root, doors, journal, defaults, submissions, space, terminated: watched })
+        let unanswered = listed::UnansweredLists::default();
+        Ok(Self { root, doors, journal, defaults, submissions, space, unanswered, terminated: watched })
     }
 
     /// What a request is run with if it does not say otherwise.

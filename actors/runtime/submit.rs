@@ -126,12 +126,16 @@ impl Runtime {
         shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(NotAccepted::NoRoom(shortage))))
     }
 
-    /// Puts in what earlier runs have found out about its models. Without that the run begins with guesses.
+    /// Puts in what earlier runs have found out about its models, and what lists tell of those whose window is not known.
+    /// Without that the run begins with guesses.
     async fn learn(&self, spec: &mut RunSpec) {
-        match self.read_models(spec.models()).await {
-            Ok(rows) => spec.learn(&rows),
-            Err(error) => tracing::warn!(%error, "what was found out about models cannot be read"),
-        }
+        let rows = self.read_models(spec.models()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was found out about models cannot be read");
+            Vec::new()
+        });
+        let listed = self.ask_lists(self.unlisted(spec, &rows)).await;
+        spec.take_listed(&listed);
+        spec.learn(&rows);
     }
 
     async fn resolve(&self, choice: &SessionChoice) -> Result<Place, RunError> {

@@ -228,6 +228,7 @@ impl Store {
                 Rows::Runs(row.cloned().into_iter().collect())
             }
             Read::Account(id) => Rows::Account(self.accounts.get(id).copied().map(Box::new)),
+            Read::AllModels => Rows::Models(self.models.values().cloned().collect()),
             Read::Models(models) => {
                 let row = |model: &ModelRef| self.models.get(&model.to_string()).cloned();
                 Rows::Models(models.iter().filter_map(row).collect())

@@ -98,14 +98,17 @@ impl Turn {
     /// What is known of a run's models now, and was not when it was accepted.
     fn news(&self, run: &Run) -> Vec<ModelRow> {
         let news = |model: ModelRef| {
-            let (learned, traits) = (self.learned(&model)?, run.spec.traits_of(&model));
-            let named = match learned.window {
+            let (learned, traits) = (self.learned(&model), run.spec.traits_of(&model));
+            let named = match learned.and_then(|learned| learned.window) {
                 Some(Window::Named(tokens)) => Some(tokens),
                 Some(Window::Refused(_)) | None => None,
             };
-            let density = learned.density.filter(|density| traits.density != Some(*density));
+            let density = learned.and_then(|learned| learned.density);
+            let density = density.filter(|density| traits.density != Some(*density));
             let window = named.filter(|window| traits.window != Some(*window));
-            (density.is_some() || window.is_some()).then_some(ModelRow { model, density, window })
+            let listed = traits.listed;
+            let has_news = density.is_some() || window.is_some() || listed.is_some();
+            has_news.then_some(ModelRow { model, density, window, listed })
         };
         run.spec.models().into_iter().filter_map(news).collect()
     }

@@ -171,7 +171,7 @@ async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failu
         Command::Wire(args) => wire::execute(&args)?,
         Command::Config(args) => config::execute(args, variables).await?,
         Command::Providers(args) => return providers::execute(args, variables).await,
-        Command::Models(args) => models::execute(&args, variables)?,
+        Command::Models(args) => models::execute(&args, variables).await?,
         Command::Prompt(args) => prompt::execute(args, variables).await?,
         Command::Chaos(args) => return chaos::execute(args, variables).await,
         Command::Gc(args) => gc::execute(&args, variables).await?,

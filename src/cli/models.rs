@@ -1,17 +1,21 @@
 //! `hermod models`: what is known of models.
 
 use clap::{Args, Subcommand};
-use hermod_actors::model::{Thinking, ThinkingStyle};
+use hermod_actors::model::{ModelRow, Thinking, ThinkingStyle};
 use serde_json::{Map, Value, json};
 
 use super::{
     exit::Failure,
-    output::{print, print_json},
+    inquiry::{Inquiry, other_answer},
+    output::{print, print_json, say},
     table,
 };
 use crate::{
     config::{Config, Count, Dollars, ModelSection, PriceSection, Wait},
+    control::{Answer, Request},
+    daemon,
     environment::Variables,
+    store::redb,
 };
 
 /// What is known of models: limits, thinking, prices
@@ -23,7 +27,8 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List what the program knows and what your configuration adds; prices in dollars per million tokens
+    /// List what the program knows, what your configuration adds and what runs have found out; prices in dollars per million
+    /// tokens
     List {
         /// Print a JSON array
         #[arg(long)]
@@ -32,10 +37,18 @@ enum Verb {
 }
 
 /// Shows what is asked for.
-pub(crate) fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), Failure> {
+pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), Failure> {
     let Verb::List { json } = args.verb;
     let config = Config::read(variables)?;
-    let entries = entries(&config);
+    let found = match found_out(variables).await {
+        Ok(rows) => sections(&rows),
+        Err(failure) => {
+            say(format!("store     what runs have found out is not listed: {failure}"));
+            Vec::new()
+        }
+    };
+    let found = found.iter().map(|(name, from, section)| (name.as_str(), *from, section));
+    let entries: Vec<Entry<'_>> = entries(&config).into_iter().chain(found).collect();
     if json {
         let object = |(name, from, section): &Entry<'_>| object(name, from, section);
         return print_json(&Value::from(entries.iter().map(object).collect::<Vec<_>>()));
@@ -43,6 +56,37 @@ pub(crate) fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), Fa
     let rows: Vec<_> = entries.iter().map(|(name, from, section)| row(name, from, section)).collect();
     let head = ["MODEL", "WINDOW", "MAX OUTPUT", "THINKING", "IMAGES", "INPUT", "OUTPUT", "CACHED", "FROM"];
     print(&table::render(head, &rows))
+}
+
+/// What runs have found out about models; nothing where there is no store.
+async fn found_out(variables: &Variables) -> Result<Vec<ModelRow>, Failure> {
+    if !daemon::state_dir(variables).is_ok_and(|state| redb::is_in(&state)) {
+        return Ok(Vec::new());
+    }
+    let Answer::Models(rows) = Inquiry::new(variables)?.ask(&Request::ModelsList {}).await? else {
+        return Err(other_answer().into());
+    };
+    Ok(rows)
+}
+
+/// The windows that were found out, with where each comes from: the one that counts.
+fn sections(rows: &[ModelRow]) -> Vec<(String, &'static str, ModelSection)> {
+    let count = |tokens: Option<u64>| tokens.and_then(|tokens| u32::try_from(tokens).ok()).map(Count);
+    let section = |row: &ModelRow| {
+        let listed = row.listed.map(|listed| listed.limits).unwrap_or_default();
+        let (window, from) = match (row.window, listed.window) {
+            (Some(window), _) => (window, "refusal"),
+            (None, Some(window)) => (window, "list"),
+            (None, None) => return None,
+        };
+        let max_output = count(listed.max_output);
+        Some((
+            row.model.to_string(),
+            from,
+            ModelSection { window: count(Some(window)), max_output, ..ModelSection::default() },
+        ))
+    };
+    rows.iter().filter_map(section).collect()
 }
 
 /// A name, who says so, and what.

@@ -172,6 +172,7 @@ impl Desk {
             Request::ApprovalsList {} => self.reader.approvals().await.map(Answer::Approvals).map(Some),
             Request::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
             Request::BackupCreate { dir } => back_up(self.copier.as_deref(), dir, to).await,
+            Request::ModelsList {} => self.reader.models().await.map(Answer::Models).map(Some),
             Request::ProvidersStatus {} => self.order(Order::Providers).await,
             Request::ProvidersReset { name } => self.order(Order::ResetProvider(name)).await,
             Request::Gc(sweep) => self.gc(sweep, to).await,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     ProviderStatus,
     model::{
-        Account, CallId, ModelRef, Raised, Record, RunId, RunRow, RunSpec, Seq, SessionId, SessionRow,
-        Timestamp, Verdict, Wait,
+        Account, CallId, ModelRef, ModelRow, Raised, Record, RunId, RunRow, RunSpec, Seq, SessionId,
+        SessionRow, Timestamp, Verdict, Wait,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -135,6 +135,9 @@ pub enum Request {
         /// Its folder, an absolute path to what is not there.
         dir: PathBuf,
     },
+    /// What runs have found out about models.
+    #[serde(rename = "models.list")]
+    ModelsList {},
     /// Which models are asked, and which are not for a while.
     #[serde(rename = "providers.status")]
     ProvidersStatus {},
@@ -219,6 +222,8 @@ pub enum Answer {
     Raised(Box<RunRow>),
     /// To `approvals.list`.
     Approvals(Vec<Approval>),
+    /// To `models.list`, in the order of their names.
+    Models(Vec<ModelRow>),
     /// To `approvals.decide`: it is on disk.
     Decided {
         /// The call.
@@ -354,6 +359,7 @@ impl Answer {
             | Self::Budget(_)
             | Self::Raised(_)
             | Self::Approvals(_)
+            | Self::Models(_)
             | Self::Decided { .. }
             | Self::BackedUp(_)
             | Self::Providers(_)

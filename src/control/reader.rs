@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use hermod_actors::{
     Bill, RunError, Waits,
     model::{
-        Account, AccountId, Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
+        Account, AccountId, Body, ModelRow, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId,
+        SessionRow,
     },
     port::{Journal, Read, ReadError, Rows, StoredRecord},
 };
@@ -158,6 +159,16 @@ impl Reader {
         match self.read(what).await? {
             Rows::Sessions(rows) => Ok(rows),
             Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_) => {
+                Err(other_question())
+            }
+        }
+    }
+
+    /// What runs have found out about models, in the order of their names.
+    pub async fn models(&self) -> Result<Vec<ModelRow>, Fault> {
+        match self.read(Read::AllModels).await? {
+            Rows::Models(rows) => Ok(rows),
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) => {
                 Err(other_question())
             }
         }

@@ -88,7 +88,8 @@ fn exact(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
-fn count(value: &Value) -> Option<u64> {
+/// A count in JSON that is parsed.
+pub(super) fn count(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates, and counts are whole
     value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
 }

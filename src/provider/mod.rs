@@ -10,6 +10,7 @@ pub mod failure;
 mod http;
 mod ids;
 mod loose;
+mod model_list;
 mod names;
 mod pieces;
 mod rates;

@@ -1,6 +1,9 @@
 use super::subject::{Subject, index_run, one, record, run, run_row, session, session_row};
 use crate::{
-    model::{Amounts, Density, ModelRef, ModelRow, NewAccount, RunState, SessionId},
+    model::{
+        Amounts, Density, ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, RunState, SessionId,
+        Timestamp,
+    },
     port::{Append, Index, Read, Refusal, Rows, Write, Written},
 };
 
@@ -109,6 +112,10 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
         model: model(name),
         density: density.map(Density::from),
         window,
+        listed: window.map(|window| ListedLimits {
+            at: Timestamp(1),
+            limits: ModelLimits { window: Some(window), max_output: None },
+        }),
     };
     let listing = |expected, rows: Vec<ModelRow>| Append {
         index: rows.into_iter().map(Index::Model).collect(),
@@ -125,6 +132,8 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
         let rows = vec![row("org/b", Some(200), Some(9)), row("a", Some(400), Some(7))];
         journal.check(all(), Rows::Models(rows)).await;
         journal.check(Read::Models(Vec::new()), Rows::Models(Vec::new())).await;
+        let rows = vec![row("a", Some(400), Some(7)), row("org/b", Some(200), Some(9))];
+        journal.check(Read::AllModels, Rows::Models(rows)).await;
         journal.reopen();
     }
 }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    model::{CallEnd, Compression, Density, ModelRow, ModelStarted, ModelTraits, StopReason},
+    model::{
+        CallEnd, Compression, Density, ListedLimits, ModelLimits, ModelRow, ModelStarted, ModelTraits,
+        StopReason,
+    },
     port::Index,
 };
 
@@ -206,6 +209,7 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
         model: "p/m".parse().unwrap(),
         density: tokens.map(|tokens| Density::GUESS.corrected(first.bytes, tokens)),
         window,
+        listed: None,
     };
     assert_eq!(rows.collect::<Vec<_>>(), expect.map(row).into_iter().collect::<Vec<_>>());
 }
@@ -220,6 +224,35 @@ fn what_was_found_out_is_listed_when_the_run_ends() {
     check_listed(Err(Some(30_000)), Some((Some(29_900), Some(30_000))));
     // How long it may be nobody has said.
     check_listed(Err(None), None);
+}
+
+#[test]
+fn what_a_list_of_models_has_told_is_in_the_row_when_the_run_ends() {
+    let limits = ModelLimits { window: Some(50_000), max_output: Some(700) };
+    let row = |listed, window| ModelRow { model: "p/m".parse().unwrap(), density: None, window, listed };
+    let told = Some(ListedLimits { at: Timestamp(5), limits });
+    let check = |known: &[ModelRow], fresh: &[ModelRow], window, expect: &[ModelRow]| {
+        let mut driver = Driver::new();
+        driver.submit_with(1, "go", |spec| {
+            spec.take_listed(fresh);
+            spec.learn(known);
+            assert_eq!(spec.traits_of(&spec.chain[0]).window, window);
+        });
+        let mut draft = driver.turn.draft(driver.now);
+        draft.feed(&Input::Stop { run: None, reason: StopReason::Command });
+        let rows = draft.finish().index.into_iter().filter_map(|index| match index {
+            Index::Model(row) => Some(row),
+            Index::Run(_) | Index::Session(_) => None,
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), expect);
+    };
+    check(&[], &[row(told, None)], Some(50_000), &[row(told, None)]);
+    // What the store has is not written again; a refusal stands over a list.
+    check(&[row(told, None)], &[], Some(50_000), &[]);
+    check(&[row(told, Some(40_000))], &[], Some(40_000), &[]);
+    // A list that has no limits was asked.
+    let nothing = Some(ListedLimits { at: Timestamp(6), limits: ModelLimits::default() });
+    check(&[], &[row(nothing, None)], None, &[row(nothing, None)]);
 }
 
 /// What a run lists that begins with this, and whose only request has so many tokens.

@@ -11,8 +11,8 @@ use futures::future::{BoxFuture, FutureExt};
 use hermod_actors::{
     ActiveDeadline,
     model::{
-        Answer, CredentialId, Deadline, Failure, FailureClass, ModelTraits, Origin, PoolStrategy, RateLimits,
-        RequestFate,
+        Answer, CredentialId, Deadline, Failure, FailureClass, ModelLimits, ModelTraits, Origin,
+        PoolStrategy, RateLimits, RequestFate,
     },
     port::{Clock as _, Deltas, Encoder, ModelRequest, Provider},
 };
@@ -23,11 +23,12 @@ use tokio::time::timeout;
 use super::{
     client::{begin_of, client, root_cause},
     config::{ConfigError, Deadlines, ProviderConfig, base_url},
+    model_list,
 };
 use crate::{
     clock::SystemClock,
     provider::{
-        Credential, Dialect, WIRES,
+        Credential, Dialect, WIRES, chat_completions,
         credential::{Carried, Key, NoKey},
         failure::{BodyEnd, with_body_end},
         pieces::Pieces,
@@ -52,6 +53,7 @@ pub struct HttpProvider {
     wire: Box<dyn WireFormat>,
     name: Arc<str>,
     encoders: Mutex<Vec<(Writing, Arc<dyn Encoder>)>>,
+    base: Url,
     url: Url,
     /// The URL as people may see it.
     endpoint: String,
@@ -61,6 +63,8 @@ pub struct HttpProvider {
     limits: RateLimits,
     deadlines: Deadlines,
     clock: SystemClock,
+    /// Whether it may be asked for a list of its models.
+    has_list: bool,
     /// Made at the first call: what TLS needs takes milliseconds that a start without a call should not pay.
     client: OnceLock<Client>,
 }
@@ -68,7 +72,8 @@ pub struct HttpProvider {
 impl HttpProvider {
     /// Checks the configuration; touches neither network nor disk.
     pub fn new(config: ProviderConfig) -> Result<Self, ConfigError> {
-        let mut url = base_url(&config)?;
+        let base = base_url(&config)?;
+        let mut url = base.clone();
         let dialect = Dialect { host: url.host_str().unwrap_or_default().to_owned(), cache: config.cache };
         let wire = WIRES.iter().find(|wire| wire.name == config.wire).ok_or_else(|| ConfigError::Wire {
             provider: config.name.clone(),
@@ -89,14 +94,22 @@ impl HttpProvider {
             headers: headers(&*wire),
             wire,
             endpoint: shown.to_string(),
+            base,
             url,
             credentials: config.credentials,
             pool: config.pool,
             limits: config.limits,
             deadlines: config.deadlines,
             clock: SystemClock::default(),
+            has_list: true,
             client: OnceLock::new(),
         })
+    }
+
+    /// This provider, never asked for a list of its models.
+    #[must_use]
+    pub fn without_model_list(self) -> Self {
+        Self { has_list: false, ..self }
     }
 
     fn origin(&self, model: &str) -> Origin {
@@ -301,6 +314,23 @@ impl Provider for HttpProvider {
 
     fn longest_call(&self) -> Duration {
         self.deadlines.call
+    }
+
+    fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
+        async move {
+            // The other formats' lists tell no limits.
+            if !self.has_list || self.wire.name() != chat_completions::NAME {
+                return None;
+            }
+            // A key that would have to be fetched first is not worth the wait.
+            let known = self.credentials.first().and_then(|credential| {
+                authorization(&*self.wire, credential.carried(), credential.known()?.reveal())
+            });
+            let mut headers = self.headers.clone();
+            headers.extend(known);
+            model_list::limits(self.client().ok()?, (&self.base, headers), model).await
+        }
+        .boxed()
     }
 
     fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {

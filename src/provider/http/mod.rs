@@ -4,6 +4,7 @@ mod client;
 mod config;
 mod endpoint;
 mod form;
+mod model_list;
 
 pub use config::{ConfigError, Deadlines, ProviderConfig, check_base_url};
 pub use endpoint::HttpProvider;

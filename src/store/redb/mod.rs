@@ -44,5 +44,5 @@ pub use care::{Care, CareError, Caring, Gone, Lookup, Mode, StoreFootprint, Tall
 pub use check::{Artifacts, Checked, Counts, check};
 pub use damage::Damage;
 pub use journal::{Durability, RedbJournal};
-pub use open::OpenError;
+pub use open::{OpenError, is_in};
 pub use pace::{Pace, Stopped};

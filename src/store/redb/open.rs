@@ -28,6 +28,12 @@ use super::{
 use crate::clock::{self, SystemClock};
 
 pub(super) const FILE: &str = "hermod.redb";
+
+/// Whether there is a store in a state directory.
+pub fn is_in(state: &Path) -> bool {
+    state.join(FILE).exists()
+}
+
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.

@@ -126,6 +126,7 @@ impl Reader {
             }
             Read::Account(id) => Rows::Account(self.account(*id)?),
             Read::Models(models) => Rows::Models(self.models(models)?),
+            Read::AllModels => Rows::Models(self.all_models()?),
         })
     }
 
@@ -256,6 +257,14 @@ impl Reader {
         let account = accounts::decode(row.value())
             .map_err(|error| ReadError::Row { table: "accounts", error: format!("{id}: {error}") })?;
         Ok(Some(Box::new(account)))
+    }
+
+    fn all_models(&mut self) -> Result<Vec<ModelRow>, Halt> {
+        let (table, mut rows) = (self.open(MODELS)?, Vec::new());
+        for row in table.iter()? {
+            rows.push(self.json("models", &row?.1)?);
+        }
+        Ok(rows)
     }
 
     fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, Halt> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, Incarnation, ModelRef, ModelRow,
-        NewAccount, Outcome, Raise, Record, Reserve, RunId, RunRow, RunState, SessionId, SessionRow, Settle,
-        Timestamp, Usage,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, Incarnation, ListedLimits, ModelLimits,
+        ModelRef, ModelRow, NewAccount, Outcome, Raise, Record, Reserve, RunId, RunRow, RunState, SessionId,
+        SessionRow, Settle, Timestamp, Usage,
     },
     port::{Append, Founded, Index, Write},
 };
@@ -148,6 +148,10 @@ fn learned(chance: &mut Chance) -> ModelRow {
         model: ModelRef { provider: provider.into(), model: "m/1".into() },
         density: (!chance.one_in(3)).then_some(per_1000.into()),
         window: chance.one_in(3).then(|| chance.next()),
+        listed: chance.one_in(3).then(|| ListedLimits {
+            at: Timestamp(3),
+            limits: ModelLimits { window: Some(chance.next()), max_output: None },
+        }),
     }
 }
 

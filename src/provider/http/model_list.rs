@@ -1,0 +1,100 @@
+//! Asks an endpoint for the limits of a model.
+
+use std::time::Duration;
+
+use hermod_actors::model::ModelLimits;
+use http::{HeaderMap, HeaderValue, header};
+use reqwest::{Client, Url};
+use tokio::time::timeout;
+
+use super::client::begin_of;
+use crate::provider::model_list::{Behind, LISTS, ModelList, read};
+
+/// How long all questions of one model may take together.
+const WHOLE: Duration = Duration::from_millis(1_500);
+/// Bytes of an answer that are read; one that is longer is not understood. OpenRouter's is below 1 MiB.
+const BODY: usize = 4 << 20;
+
+/// What the endpoint tells of a model. `None` if it has not answered.
+pub(super) async fn limits(
+    client: &Client,
+    (base, headers): (&Url, HeaderMap),
+    model: &str,
+) -> Option<ModelLimits> {
+    let mut headers = headers;
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let mut told = None;
+    let ask_all = async {
+        for list in &LISTS {
+            let Some(url) = url(base, list) else { continue };
+            let Some(limits) = ask(client, (url, headers.clone()), list, model).await else { continue };
+            told = Some(limits);
+            if limits.window.is_some() {
+                break;
+            }
+        }
+    };
+    if timeout(WHOLE, ask_all).await.is_err() {
+        tracing::debug!(host = base.host_str(), model, "no list of models came in time");
+    }
+    told
+}
+
+/// Where a list is; `None` if it is only asked of local servers, and this is none.
+fn url(base: &Url, list: &ModelList) -> Option<Url> {
+    let mut url = base.clone();
+    if list.behind == Behind::Root && (base.scheme() != "http" || !strip_version(&mut url)) {
+        return None;
+    }
+    url.path_segments_mut().ok()?.pop_if_empty().extend(list.path);
+    Some(url)
+}
+
+/// Takes `/v1` off; says whether it was there.
+fn strip_version(url: &mut Url) -> bool {
+    let path = url.path().trim_end_matches('/');
+    let Some(root) = path.strip_suffix("/v1").map(str::to_owned) else { return false };
+    url.set_path(&root);
+    true
+}
+
+async fn ask(
+    client: &Client,
+    (url, headers): (Url, HeaderMap),
+    list: &ModelList,
+    model: &str,
+) -> Option<ModelLimits> {
+    let request = match list.body {
+        Some(body) => client.post(url).body(body(model).to_string()),
+        None => client.get(url),
+    };
+    let mut response = request.headers(headers).send().await.ok()?;
+    let is_list = response.status().is_success();
+    let mut body = Vec::new();
+    begin_of(&mut response, BODY, &mut body).await;
+    Some(if is_list && body.len() < BODY { read(list, &body, model) } else { ModelLimits::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_found_behind_the_base_url() {
+        let check = |base: &str, expect: [Option<&str>; 3]| {
+            let base = Url::parse(base).unwrap();
+            let urls = LISTS.map(|list| url(&base, &list).map(|url| url.to_string()));
+            assert_eq!(urls.each_ref().map(Option::as_deref), expect, "{base}");
+        };
+        check("https://openrouter.ai/api/v1", [Some("https://openrouter.ai/api/v1/models"), None, None]);
+        check(
+            "http://127.0.0.1:1234/v1/",
+            [
+                Some("http://127.0.0.1:1234/v1/models"),
+                Some("http://127.0.0.1:1234/api/v0/models"),
+                Some("http://127.0.0.1:1234/api/show"),
+            ],
+        );
+        check("http://host/llm?tenant=1", [Some("http://host/llm/models?tenant=1"), None, None]);
+    }
+}

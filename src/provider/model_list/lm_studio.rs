@@ -1,0 +1,14 @@
+//! LM Studio's `GET /api/v0/models`: what a model was loaded with counts, else what it can have.
+
+use hermod_actors::model::ModelLimits;
+use serde_json::Value;
+
+use super::{Behind, ModelList, believed, entry, size};
+
+pub(super) const LIST: ModelList =
+    ModelList { behind: Behind::Root, path: &["api", "v0", "models"], body: None, limits };
+
+fn limits(body: &Value, model: &str) -> ModelLimits {
+    let entry = entry(body, model);
+    believed(entry.and_then(|entry| size(entry, &["loaded_context_length", "max_context_length"])), None)
+}

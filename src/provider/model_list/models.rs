@@ -1,0 +1,21 @@
+//! `GET /models`, as OpenRouter (`context_length`, `top_provider`), vLLM (`max_model_len`) and others fill it.
+
+use hermod_actors::model::ModelLimits;
+use serde_json::Value;
+
+use super::{Behind, ModelList, believed, entry, size};
+
+pub(super) const LIST: ModelList = ModelList { behind: Behind::Base, path: &["models"], body: None, limits };
+
+/// Fields that vendors have a window in.
+const WINDOWS: [&str; 4] = ["context_length", "max_model_len", "context_window", "max_context_length"];
+/// Those that have the longest answer.
+const OUTPUTS: [&str; 2] = ["max_completion_tokens", "max_output_tokens"];
+
+fn limits(body: &Value, model: &str) -> ModelLimits {
+    let Some(entry) = entry(body, model) else { return ModelLimits::default() };
+    let top = entry.get("top_provider").unwrap_or(&Value::Null);
+    // The provider that OpenRouter asks first may have less than the model.
+    let window = [size(entry, &WINDOWS), size(top, &WINDOWS)].into_iter().flatten().min();
+    believed(window, size(top, &OUTPUTS).or_else(|| size(entry, &OUTPUTS)))
+}
