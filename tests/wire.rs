@@ -120,6 +120,7 @@ impl Deltas for Announced {
 }
 
 #[test]
+#[cfg_attr(no_recordings, ignore = "the recordings are not here: see README.md, Two commands")]
 fn calls_are_announced_while_they_stream_as_the_answer_has_them() {
     let (announced, called) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for_each_answered(|case| {
