@@ -2,6 +2,8 @@
 
 use std::{fmt, ops::Deref, str::FromStr};
 
+use hermod_actors::model::RunId;
+
 /// A name that says something. An empty one is a variable that is not set more often than it is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identifier(String);
@@ -31,9 +33,10 @@ impl From<Identifier> for String {
     }
 }
 
-impl From<String> for Identifier {
-    fn from(name: String) -> Self {
-        Self(name)
+/// There is no `From<String>`: clap would take it instead of `FromStr`, and refuse nothing.
+impl From<RunId> for Identifier {
+    fn from(run: RunId) -> Self {
+        Self(run.to_string())
     }
 }
 

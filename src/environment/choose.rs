@@ -128,6 +128,7 @@ fn first_with<'a>(found: &'a [Found], (vendor, rest): (&str, &str)) -> Result<Op
             Some(router) => {
                 *remedy += &format!(", or ask for `{}/{vendor}/{rest}`", router.name);
             }
+            None if is_known(vendor) => {}
             None => *remedy += &format!(" (`--provider {}` asks that one by the whole name)", first.name),
         }
     }

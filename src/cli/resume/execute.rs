@@ -61,7 +61,7 @@ pub(crate) struct ResumeArgs {
 impl ResumeArgs {
     /// The unfinished runs of this conversation, until they have ended.
     pub(crate) fn until_ended(id: RunId) -> Self {
-        let (id, display) = (Some(id.to_string().into()), DisplayArgs::default());
+        let (id, display) = (Some(id.into()), DisplayArgs::default());
         Self { id, all: false, wait: true, json: false, display, durability: None }
     }
 }
