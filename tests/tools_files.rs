@@ -211,7 +211,7 @@ async fn the_state_directory_in_the_workspace_is_left_out() {
     assert_eq!(found, "deep/other:1: needle\n");
     let (_, listed) = call("list_files", json!({ "depth": 8 })).await;
     let line = "deep/state/ [Hermod's state directory; no file tool goes there]\n";
-    assert!(listed.contains(line) && !listed.contains("deep/state/key"), "{listed}");
+    assert!(listed.contains(line) && !listed.contains("\ndeep/state/key"), "{listed}");
     assert_eq!(fs::read_to_string(world.at("deep/state/key")).expect("untouched"), "needle");
     assert!(!world.at("deep/state/no").exists());
     // A folder whose name only begins alike is not it.

@@ -42,14 +42,13 @@ impl Runtime {
     pub(super) async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, RunError> {
         let what = Read::Records { session: row.session, from: row.first, max: 1 };
         let Rows::Records(mut records) = self.journal.read(what).await? else { return Err(other_question()) };
-        match records.pop().map(|stored| Arc::unwrap_or_clone(stored.record)) {
-            Some(Record { body: Body::RunAccepted(accepted), .. }) => Ok(*accepted),
-            Some(_) | None => {
-                let (first, session) = (row.first, row.session);
-                let reason = format!("record {first} of session {session} accepts no run");
-                Err(RunError::Read(ReadError::Unavailable(reason)))
-            }
+        let record = records.pop().map(|stored| Arc::unwrap_or_clone(stored.record));
+        if let Some(Record { body: Body::RunAccepted(accepted), .. }) = record {
+            return Ok(*accepted);
         }
+        let (first, session) = (row.first, row.session);
+        let reason = format!("record {first} of session {session} accepts no run");
+        Err(RunError::Read(ReadError::Unavailable(reason)))
     }
 
     pub(super) async fn read_runs(&self, what: Read) -> Result<Vec<RunRow>, RunError> {
