@@ -249,10 +249,14 @@ fn what_a_vendor_says_hides_nothing() {
 #[test]
 fn a_terminal_that_cannot_move_its_cursor_gets_plain_lines() {
     let world = World::new();
-    let script = world.script(&json!([shell("echo printed"), slow("the answer")]));
-    let seen = see(&world, &["run", &script, "hi"], (&[("TERM", "dumb")], 120, false));
+    let mut answer = slow("the answer");
+    answer["think"] = json!("let me see");
+    let script = world.script(&json!([shell("echo printed"), answer]));
+    let args = ["run", "--show-reasoning", &script, "hi"];
+    let seen = see(&world, &args, (&[("TERM", "dumb")], 120, false));
     assert!(!seen.raw.contains('\x1b'), "{:?}", seen.raw);
-    assert_eq!(seen.count("[rehearsal] the answer"), 1, "{:#?}", seen.screen);
+    assert_eq!(seen.count("the answer"), 1, "{:#?}", seen.screen);
+    assert!(seen.has("> let me see") && seen.has("[rehearsal] the answer"), "{:#?}", seen.screen);
     assert!(seen.has("  | printed"), "{:#?}", seen.screen);
 }
 

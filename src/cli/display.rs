@@ -203,6 +203,11 @@ impl ProgressDisplay {
         }
     }
 
+    /// Whether texts are shown as they come.
+    const fn streams(&self) -> bool {
+        self.region.is_some() || self.answer.is_some()
+    }
+
     fn stream(&mut self, body: &EventBody) {
         if let EventBody::Recorded { record } = body {
             if let Body::ModelAnswered(answered) = &record.body {
@@ -219,7 +224,7 @@ impl ProgressDisplay {
         } else if let EventBody::ReasoningDelta { call, delta, .. } = body
             && of_run(call)
             && self.shows_reasoning
-            && self.region.is_some()
+            && self.streams()
         {
             let text = self.thought.push(delta);
             self.show_thought(&text);
@@ -243,7 +248,7 @@ impl ProgressDisplay {
         if Some(answered.call.run) != self.run {
             return;
         }
-        if self.shows_reasoning && self.region.is_none() && !self.is_quiet {
+        if self.shows_reasoning && !self.streams() && !self.is_quiet {
             for line in answered.message.reasoning.lines() {
                 say_in_tone(Tone::Quiet, &format!("{THOUGHT}{line}"));
             }
