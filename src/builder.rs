@@ -89,7 +89,7 @@ impl Builder {
     ) -> Self {
         let (wire, base_url) = resolve(api_mode.wire(), None, base_url);
         let config = ProviderConfig {
-            name: model.provider.to_string(),
+            name: model.provider().to_string(),
             base_url,
             wire: wire.to_owned(),
             credentials: key.map(Credential::fixed).into_iter().collect(),
@@ -130,7 +130,7 @@ impl Builder {
         let workspace = self.workspace.canonicalize().map_err(|error| unfit(error.to_string()))?;
         daemon::unfit_for_tools(&workspace, &state).map_or(Ok(()), |reason| Err(unfit(reason)))?;
         only_once("tool", self.tools.iter().map(|tool| tool.spec().name.as_str()))?;
-        only_once("provider", self.models.iter().map(|(model, _)| &*model.provider))?;
+        only_once("provider", self.models.iter().map(|(model, _)| &**model.provider()))?;
         let first = self.models.first().ok_or(StartError::Nobody)?.0.clone();
         let config = Config::load(&[], &BTreeMap::new())?;
         let mut spec = crate::spec::spec(&config, vec![first], None, &workspace);
@@ -143,7 +143,7 @@ impl Builder {
         let calls = usize::try_from(config.provider_defaults.calls.0).unwrap_or(usize::MAX);
         for (model, config) in self.models {
             let adapter = HttpProvider::new(config)?;
-            providers.push((model.provider, Arc::new(adapter) as _, calls));
+            providers.push((Arc::clone(model.provider()), Arc::new(adapter) as _, calls));
         }
         let parts = Parts {
             journal: daemon::open(&state, Durability::Strict)?,

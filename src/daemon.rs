@@ -172,8 +172,8 @@ pub fn keep_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash, 
     };
     keep().map_err(|source| StartError::State { path: path.clone(), source })?;
     let model = script.model();
-    let model = model.strip_prefix("rehearsal/").unwrap_or(&model).into();
-    Ok((hash, ModelRef { provider: stage(hash), model }))
+    let model = model.strip_prefix("rehearsal/").unwrap_or(&model);
+    Ok((hash, ModelRef::new(stage(hash), model).map_err(NoModel::Name)?))
 }
 
 fn script_path(state: &Path, hash: Hash) -> PathBuf {
@@ -224,13 +224,13 @@ impl Endpoints {
     ) -> Vec<(Arc<str>, StartError)> {
         let mut missing = Vec::new();
         for link in &spec.chain {
-            if let Err(error) = self.offer_one(&link.provider, spec, variables).await {
-                missing.push((Arc::clone(&link.provider), error));
+            if let Err(error) = self.offer_one(link.provider(), spec, variables).await {
+                missing.push((Arc::clone(link.provider()), error));
             }
         }
         // Whoever is only asked beside the run is not needed.
         for link in spec.asides() {
-            if let Err(error) = self.offer_one(&link.provider, spec, variables).await {
+            if let Err(error) = self.offer_one(link.provider(), spec, variables).await {
                 tracing::warn!(model = %link, %error, "it cannot be asked beside runs");
                 if self.left_out.iter().all(|(known, _)| known != link) {
                     self.left_out.push((link.clone(), error.to_string()));

@@ -27,7 +27,7 @@ pub fn traits(config: &Config, model: &ModelRef) -> ModelTraits {
         fitting.sort_by_key(|(fit, _)| *fit);
         fitting.into_iter().for_each(|(_, section)| put_over(&mut known, section));
     }
-    let cache = config.cache_of(&model.provider);
+    let cache = config.cache_of(model.provider());
     ModelTraits {
         window: known.window.map(|count| count.0.into()),
         max_output: known.max_output.map(|count| count.0.into()),
@@ -209,7 +209,7 @@ mod tests {
         let config = config("");
         assert!(config.known_models.len() > 40);
         for (name, section) in &config.known_models {
-            let model = ModelRef { provider: "p".into(), model: name.as_str().into() };
+            let model = ModelRef::new("p", name.as_str()).unwrap();
             let known = config.known_models.keys();
             assert_eq!(known.max_by_key(|other| fit(other, &model)), Some(name));
             // A version has a section of its own only if that says something else.

@@ -158,7 +158,7 @@ mod tests {
     fn a_spec_has_what_is_known_of_each_of_its_models() {
         let set = Variables::from([("HERMOD_AGENT__THINKING".to_owned(), "low".to_owned())]);
         let config = Config::load(&[], &set).unwrap();
-        let link = |model: &str| ModelRef { provider: "p".into(), model: model.into() };
+        let link = |model: &str| ModelRef::new("p", model).unwrap();
         let spec = |chain: &[ModelRef]| spec(&config, chain.to_vec(), None, Path::new("/w"));
         let (known, unknown) = (link("vendor/claude-sonnet-4.5"), link("nobody's"));
         let both = spec(&[unknown.clone(), known.clone()]);

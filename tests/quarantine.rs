@@ -75,7 +75,7 @@ async fn an_unknown_kind_of_record_quarantines_its_session_only() {
     assert_eq!(runtime.wait(good.run, None).await.unwrap().ended.outcome, Outcome::Completed);
     let ended = runtime.wait(bad.run, None).await.unwrap().ended;
     assert_eq!(ended.outcome, Outcome::Failed);
-    assert!(matches!(&ended.cause, Some(Cause::Quarantined { error }) if error.contains(UNKNOWN)), "{ended}");
+    assert!(matches!(&ended.cause, Some(Cause::Unreadable { error }) if error.contains(UNKNOWN)), "{ended}");
     let refused = runtime.submit(to("bad")).await.unwrap_err();
     let RunError::NotAccepted(NotAccepted::Quarantined { session, error }) = &refused else {
         panic!("{refused}")

@@ -35,6 +35,11 @@ pub fn encode(record: &Record) -> Vec<u8> {
     bytes
 }
 
+/// Whether the stored form of `record` can be read back; why not, otherwise.
+pub fn check_readable(record: &Record) -> Result<(), DecodeError> {
+    decode(&encode(record)).map(drop)
+}
+
 /// Reads a stored record.
 pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     let Some((header, body)) = bytes.split_at_checked(HEADER) else {

@@ -128,13 +128,55 @@ pub struct AssistantMessage {
 }
 
 /// State of a provider that comes with an answer (signed or encrypted thinking) and is sent back with it, unchanged, to
-/// where it came from and nowhere else.
+/// where it came from and nowhere else. Its nesting is bounded so that a record that carries it can be read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opaque {
+    origin: Arc<Origin>,
+    parts: Vec<Value>,
+}
+
+/// Arrays and objects within each other that one part of opaque state may have. The JSON parser reads 127, and a record
+/// needs 7 of them around a part.
+pub const MAX_OPAQUE_DEPTH: usize = 64;
+
+/// Opaque state that no record can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the state that came with the answer nests more than {MAX_OPAQUE_DEPTH} arrays or objects within each other"
+)]
+pub struct TooDeep;
+
+impl Opaque {
+    /// `parts` are in the shape of `origin`'s wire format. Refuses a part that nests deeper than [`MAX_OPAQUE_DEPTH`].
+    pub fn new(origin: Arc<Origin>, parts: Vec<Value>) -> Result<Self, TooDeep> {
+        if parts.iter().all(|part| nests_at_most(part, MAX_OPAQUE_DEPTH)) {
+            Ok(Self { origin, parts })
+        } else {
+            Err(TooDeep)
+        }
+    }
+
     /// Who made it.
-    pub origin: Arc<Origin>,
-    /// What, in the shape of the wire format.
-    pub parts: Vec<Value>,
+    pub const fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    /// The state, in the shape of the wire format.
+    pub fn parts(&self) -> &[Value] {
+        &self.parts
+    }
+}
+
+/// Whether at most `depth` arrays and objects of `value` are within each other. Recurses `depth` deep at most.
+fn nests_at_most(value: &Value, depth: usize) -> bool {
+    let Some(below) = depth.checked_sub(1) else {
+        return !(value.is_array() || value.is_object());
+    };
+    match value {
+        Value::Array(items) => items.iter().all(|item| nests_at_most(item, below)),
+        Value::Object(fields) => fields.values().all(|field| nests_at_most(field, below)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 /// Who made an answer: opaque state is sent back only to the same three.

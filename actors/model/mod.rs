@@ -38,7 +38,7 @@ pub use ask::{LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaitin
 pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
 pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle};
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
-pub use codec::{DecodeError, decode, encode};
+pub use codec::{DecodeError, check_readable, decode, encode};
 pub use compaction::{
     Compression, ContextCompacted, Irreducible, Place, Rung, SummaryAnswered, SummaryStarted, Unusable,
 };
@@ -52,8 +52,8 @@ pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, S
 pub use inbox::Inbox;
 pub use learned::{Density, ListedLimits, ModelLimits, ModelRow};
 pub use message::{
-    Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, Message, Opaque,
-    Origin, ToolCall, Usage,
+    Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH,
+    Message, Opaque, Origin, TooDeep, ToolCall, Usage,
 };
 pub use outcome::{Cause, Ended, Outcome, StopReason};
 pub use past::{Past, PastCall, PastRound, PastStep};
@@ -63,7 +63,7 @@ pub use record::{
     RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
-pub use run::{Limits, ModelRef, RunRow, RunSpec, RunState, SessionRow};
+pub use run::{Limits, ModelRef, ModelRefError, RunRow, RunSpec, RunState, SessionRow};
 pub use space::{Shortage, Size};
 pub use time::{Now, Timestamp};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};

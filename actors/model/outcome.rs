@@ -118,8 +118,10 @@ pub enum Cause {
         /// What it died of, the last time.
         error: String,
     },
-    /// Its session's journal cannot be read by this program.
-    Quarantined {
+    /// Its session cannot be read by this program: written without its journal, from its index row. Earlier versions
+    /// wrote `quarantined`.
+    #[serde(alias = "quarantined")]
+    Unreadable {
         /// Why.
         error: String,
     },
@@ -162,7 +164,7 @@ impl fmt::Display for Cause {
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
             Self::Stop { reason: StopReason::Parent } => f.write_str("with the run that gave it its task"),
             Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),
-            Self::Quarantined { error } => write!(f, "quarantined: {error}"),
+            Self::Unreadable { error } => write!(f, "unreadable: {error}"),
         }
     }
 }
@@ -190,5 +192,19 @@ impl fmt::Display for Ended {
             Some(cause) => write!(f, "{} ({cause})", self.outcome),
             None => fmt::Display::fmt(&self.outcome, f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_of_an_earlier_version_is_read() {
+        let stored = r#"{"outcome":"failed","cause":"quarantined","error":"why"}"#;
+        let ended = Ended::because(Outcome::Failed, Cause::Unreadable { error: "why".into() });
+        assert_eq!(serde_json::from_str::<Ended>(stored).unwrap(), ended);
+        let now = r#"{"outcome":"failed","cause":"unreadable","error":"why"}"#;
+        assert_eq!(serde_json::to_string(&ended).unwrap(), now);
     }
 }

@@ -8,13 +8,52 @@ use super::{
     ids::from_text,
 };
 
-/// One link of a chain: `provider/model`.
+/// One link of a chain: `provider/model`. The fields are private so that every value can be read back from its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelRef {
-    /// The configured provider's name.
-    pub provider: Arc<str>,
+    provider: Arc<str>,
+    model: Arc<str>,
+}
+
+/// A name that cannot be part of `provider/model`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelRefError {
+    /// The provider's name is empty.
+    #[error("the name of the provider of model `{0}` is empty; give `provider/model`")]
+    NoProvider(String),
+    /// The provider's name has a slash, which would end it.
+    #[error("the provider's name `{0}` contains `/`; give a name without it")]
+    Slash(String),
+    /// The model's name is empty.
+    #[error("the name of the model of provider `{0}` is empty; give the model's name")]
+    NoModel(String),
+}
+
+impl ModelRef {
+    /// Refuses an empty name, and a provider's name with a slash.
+    pub fn new(provider: impl Into<Arc<str>>, model: impl Into<Arc<str>>) -> Result<Self, ModelRefError> {
+        let (provider, model) = (provider.into(), model.into());
+        if provider.is_empty() {
+            return Err(ModelRefError::NoProvider(model.to_string()));
+        }
+        if provider.contains('/') {
+            return Err(ModelRefError::Slash(provider.to_string()));
+        }
+        if model.is_empty() {
+            return Err(ModelRefError::NoModel(provider.to_string()));
+        }
+        Ok(Self { provider, model })
+    }
+
+    /// The configured provider's name; contains no slash.
+    pub const fn provider(&self) -> &Arc<str> {
+        &self.provider
+    }
+
     /// The model, as the provider names it; may contain slashes.
-    pub model: Arc<str>,
+    pub const fn model(&self) -> &Arc<str> {
+        &self.model
+    }
 }
 
 impl fmt::Display for ModelRef {
@@ -27,12 +66,9 @@ impl FromStr for ModelRef {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('/') {
-            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
-                Ok(Self { provider: provider.into(), model: model.into() })
-            }
-            Some(_) | None => Err(format!("`{text}` is not `provider/model`")),
-        }
+        text.split_once('/')
+            .and_then(|(provider, model)| Self::new(provider, model).ok())
+            .ok_or_else(|| format!("`{text}` is not `provider/model`"))
     }
 }
 
@@ -288,9 +324,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_model_is_named_as_its_text_can_be_read() {
+        let check = |provider: &str, model: &str, expect: Result<&str, ModelRefError>| {
+            let made = ModelRef::new(provider, model);
+            assert_eq!(made.clone().map(|made| made.to_string()), expect.map(str::to_owned));
+            if let Ok(made) = made {
+                assert_eq!(made.to_string().parse(), Ok(made));
+            }
+        };
+        check("p", "m", Ok("p/m"));
+        check("p", "vendor/m", Ok("p/vendor/m"));
+        check("p", "/", Ok("p//"));
+        check("p", "", Err(ModelRefError::NoModel("p".into())));
+        check("", "m", Err(ModelRefError::NoProvider("m".into())));
+        check("p/q", "m", Err(ModelRefError::Slash("p/q".into())));
+        for text in ["", "/", "p", "p/", "/m"] {
+            assert_eq!(text.parse::<ModelRef>(), Err(format!("`{text}` is not `provider/model`")));
+        }
+    }
+
+    #[test]
     fn a_level_is_the_runs_else_the_models_and_is_told_where_it_can_be() {
         let spec = |traits: ModelTraits, thinking| RunSpec {
-            chain: vec![ModelRef { provider: "p".into(), model: "m".into() }],
+            chain: vec!["p/m".parse().unwrap()],
             traits: vec![traits],
             thinking,
             workspace: "/w".into(),

@@ -98,7 +98,7 @@ mod tests {
         Price { input: 1_000, output: 2_000, cache_read: 100, cache_write: 1_250, up_to: None };
 
     fn model(name: &str) -> ModelRef {
-        ModelRef { provider: "p".into(), model: name.into() }
+        ModelRef::new("p", name).unwrap()
     }
 
     fn record(body: Body) -> Record {
@@ -173,7 +173,7 @@ mod tests {
     fn check(records: &[Record], cost: Option<u64>, unpriced: &[&str]) {
         let mut bill = Bill::default();
         records.iter().for_each(|record| bill.take(record));
-        let names: Vec<&str> = bill.unpriced().iter().map(|model| &*model.model).collect();
+        let names: Vec<&str> = bill.unpriced().iter().map(|model| &**model.model()).collect();
         assert_eq!((bill.nano_usd(), names.as_slice()), (cost, unpriced));
     }
 

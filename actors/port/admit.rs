@@ -2,7 +2,7 @@
 
 use super::{Append, Founded, Index, Posting, Refusal, post};
 use crate::{
-    model::{Account, AccountId, Incarnation, RunId, Seq, SessionId},
+    model::{Account, AccountId, Body, Incarnation, RunId, Seq, SessionId, check_readable},
     mutation::{Mutation, planted},
 };
 
@@ -55,7 +55,30 @@ pub fn admit<V: View>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::
         }
     }
     beginnings(append, view)?;
+    readable(append)?;
     post(&append.ledger, |id| view.account(id))
+}
+
+/// Refuses a record that could not be read back. A release build tries only the kinds that carry JSON from outside: every
+/// other record is made of types that refuse what the reader refuses.
+fn readable(append: &Append) -> Result<(), Refusal> {
+    let founded = append.found.iter().flat_map(|founded| &founded.records);
+    for record in append.records.iter().chain(founded) {
+        if cfg!(any(debug_assertions, feature = "testkit")) || carries_foreign_json(&record.body) {
+            let kind = record.body.kind().name();
+            check_readable(record).map_err(|error| Refusal::Unreadable { kind, error })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the body may hold JSON values that this program did not make.
+fn carries_foreign_json(body: &Body) -> bool {
+    match body {
+        Body::RunAccepted(_) => true,
+        Body::ModelAnswered(answered) => answered.message.opaque.is_some(),
+        _ => false,
+    }
 }
 
 /// Refuses whoever is not the latest incarnation of an open session.

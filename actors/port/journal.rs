@@ -60,7 +60,7 @@ pub struct Append {
     /// The sequence of the first record. Refused as `WrongSeq` unless it is the last one in the journal plus 1.
     pub expected: Seq,
     /// The records. Refused as `Malformed` if there are none, unless rows of the inbox are taken in that have nothing to say
-    /// any more.
+    /// any more; as `Unreadable` if one of them could not be read back.
     pub records: Vec<Arc<Record>>,
     /// What changes in accounts. Refused as `NoAllowance` if a reservation does not fit.
     pub ledger: Ledger,
@@ -185,6 +185,14 @@ pub enum Refusal {
     /// Another session has the key.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),
+    /// A record could not be read back.
+    #[error("record {kind} could not be read back: {error}")]
+    Unreadable {
+        /// The record's kind, by its public name.
+        kind: &'static str,
+        /// What the reader would say.
+        error: DecodeError,
+    },
     /// The write makes no sense (no records, an account that does not exist).
     #[error("malformed write: {0}")]
     Malformed(String),

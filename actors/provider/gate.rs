@@ -64,18 +64,18 @@ impl Gate {
     /// The class of the last failure that was held against the model.
     pub(super) fn why(&self, model: &ModelRef, now: Timestamp) -> &'static str {
         let state = self.state();
-        state.admissions.last_failure(&model.model, now).map_or("closed", |failure| failure.class.name())
+        state.admissions.last_failure(model.model(), now).map_or("closed", |failure| failure.class.name())
     }
 
     /// Why the model is not asked.
     pub(super) fn skipped(&self, model: &ModelRef, now: Timestamp) -> NotAnswered {
         let state = self.state();
-        let until = match state.admissions.gauge(&model.model, now) {
+        let until = match state.admissions.gauge(model.model(), now) {
             Gauge::Until(until, _) => Some(until),
             Gauge::Free | Gauge::Starting | Gauge::Probing => None,
         };
         let unknown = || Failure::new(FailureClass::Overloaded, "it is not asked now");
-        let failure = state.admissions.last_failure(&model.model, now).cloned().unwrap_or_else(unknown);
+        let failure = state.admissions.last_failure(model.model(), now).cloned().unwrap_or_else(unknown);
         NotAnswered { model: model.clone(), why: WhyNot::Skipped { until, failure } }
     }
 
@@ -91,7 +91,7 @@ impl Gate {
             None => Arc::clone(&self.permits).try_acquire_owned().ok()?,
         };
         let mut state = self.state();
-        match (standing(state.admissions.gauge(&model.model, now), now), *visit) {
+        match (standing(state.admissions.gauge(model.model(), now), now), *visit) {
             (Standing::Free, _) | (Standing::Held(_), Visit::Again) => {}
             (Standing::Held(_), Visit::First)
             | (
@@ -104,7 +104,7 @@ impl Gate {
                 _,
             ) => return None,
         }
-        let ticket = state.admissions.pass((&model.model, *tokens), now);
+        let ticket = state.admissions.pass((model.model(), *tokens), now);
         let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
         let (gate, model, credential) = (Arc::clone(self), model.clone(), ticket.credential);
         let admission = Admission { gate, model, credential, ticket: Some(ticket), renewals };
@@ -176,7 +176,7 @@ impl Admission {
     /// The answer begins to come in.
     pub(crate) fn answering(&self) {
         let Some(ticket) = self.ticket else { return };
-        if self.gate.state().admissions.answering(&self.model.model, ticket) {
+        if self.gate.state().admissions.answering(self.model.model(), ticket) {
             self.gate.changed.notify_waiters();
         }
     }
@@ -227,7 +227,7 @@ impl Admission {
             Err(failure) => {
                 self.tell(End::Failed(failure), now);
                 let others =
-                    self.gate.state().admissions.gauge_without(&self.model.model, now, Some(credential));
+                    self.gate.state().admissions.gauge_without(self.model.model(), now, Some(credential));
                 match others {
                     Gauge::Free if blame(&failure.class) == Blame::Account => Otherwise::Rotated,
                     Gauge::Free | Gauge::Starting | Gauge::Probing | Gauge::Until(..) => Otherwise::No,
@@ -238,7 +238,7 @@ impl Admission {
 
     fn tell(&mut self, end: End<'_>, now: Timestamp) {
         let Some(ticket) = self.ticket.take() else { return };
-        if self.gate.state().admissions.end(&self.model.model, ticket, (end, now)) {
+        if self.gate.state().admissions.end(self.model.model(), ticket, (end, now)) {
             self.gate.changed.notify_waiters();
         }
     }

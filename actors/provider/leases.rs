@@ -62,7 +62,7 @@ impl Leases {
 
     /// Whom a question to this model is sent to.
     pub(crate) fn endpoint(&self, model: &ModelRef) -> Option<&Arc<dyn Endpoint>> {
-        Some(&self.gates.get(&model.provider)?.endpoint)
+        Some(&self.gates.get(model.provider())?.endpoint)
     }
 
     /// The gates, by the names of their providers.
@@ -117,8 +117,8 @@ impl Leases {
     }
 
     fn lease(&self, link: &Candidate, now: Timestamp, permit: &mut Option<Permit>) -> Option<Lease> {
-        let gate = self.gates.get(&link.model.provider)?;
-        let permit = permit.take_if(|Permit(provider, _)| *provider == link.model.provider);
+        let gate = self.gates.get(link.model.provider())?;
+        let permit = permit.take_if(|Permit(provider, _)| *provider == *link.model.provider());
         let permit = permit.map(|Permit(_, permit)| permit);
         let (admission, permit) = gate.admit(link, now, permit)?;
         Some(Lease { admission, permit })
@@ -134,7 +134,7 @@ impl Leases {
         let link = links.iter().position(is_it).and_then(|at| Some((candidates.get(at)?, links.get(at)?.0)));
         let reason = match link {
             Some((link, Standing::Held(_) | Standing::Shut(_))) => {
-                self.gates.get(&link.model.provider).map(|gate| gate.why(&link.model, now))
+                self.gates.get(link.model.provider()).map(|gate| gate.why(&link.model, now))
             }
             Some((
                 _,
@@ -156,12 +156,12 @@ impl Leases {
     }
 
     fn is_full(&self, model: &ModelRef) -> bool {
-        self.gates.get(&model.provider).is_some_and(|gate| gate.permits.available_permits() == 0)
+        self.gates.get(model.provider()).is_some_and(|gate| gate.permits.available_permits() == 0)
     }
 
     fn queue(&self, model: &ModelRef) -> NoLease {
-        match self.gates.get(&model.provider) {
-            Some(gate) => NoLease::Queue(Arc::clone(&model.provider), Arc::clone(&gate.permits)),
+        match self.gates.get(model.provider()) {
+            Some(gate) => NoLease::Queue(Arc::clone(model.provider()), Arc::clone(&gate.permits)),
             None => NoLease::Nobody(vec![self.skipped(model, Timestamp::default())]),
         }
     }
@@ -169,17 +169,17 @@ impl Leases {
     /// How a link stands for whoever has this permit.
     fn standing_with(&self, model: &ModelRef, now: Timestamp, permit: Option<&Permit>) -> Standing {
         let standing = self.standing(model, now);
-        let has_permit = permit.is_some_and(|Permit(provider, _)| *provider == model.provider);
+        let has_permit = permit.is_some_and(|Permit(provider, _)| *provider == *model.provider());
         if standing == Standing::Full && has_permit { Standing::Free } else { standing }
     }
 
     /// How a link stands.
     pub(crate) fn standing(&self, model: &ModelRef, now: Timestamp) -> Standing {
-        self.gates.get(&model.provider).map_or(Standing::Absent, |gate| gate.standing(&model.model, now))
+        self.gates.get(model.provider()).map_or(Standing::Absent, |gate| gate.standing(model.model(), now))
     }
 
     fn skipped(&self, model: &ModelRef, now: Timestamp) -> NotAnswered {
-        if let Some(gate) = self.gates.get(&model.provider) {
+        if let Some(gate) = self.gates.get(model.provider()) {
             return gate.skipped(model, now);
         }
         let known = self.names().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");

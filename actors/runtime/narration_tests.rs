@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::{
     Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, Doubt, EffectClass, Failure,
-    FailureClass, Finish, Flaw, Hash, Incarnation, Limits, ModelRef, RunSpec, RunStopping, StopReason,
-    Timestamp, ToolCall, Usage,
+    FailureClass, Finish, Flaw, Hash, Incarnation, Limits, RunSpec, RunStopping, StopReason, Timestamp,
+    ToolCall, Usage,
 };
 
 const RUN: RunId = RunId::from_bits(1);
@@ -84,7 +84,7 @@ fn asked(attempt: Attempt) -> Body {
     Body::ModelStarted(Arc::new(ModelStarted {
         call: MODEL,
         attempt,
-        model: ModelRef { provider: "p".into(), model: "m".into() },
+        model: "p/m".parse().unwrap(),
         view: 1,
         request: Hash::of(b""),
         images: 0,

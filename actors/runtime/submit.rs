@@ -199,6 +199,9 @@ impl RunRequest {
         if matches!(&self.session, SessionChoice::Key(key) if is_blank(key)) {
             return invalid("session", "has an empty key; give it one, or take a new session");
         }
+        if self.spec.as_ref().is_some_and(|spec| spec.chain.is_empty()) {
+            return invalid("spec.chain", "names no model; name at least one");
+        }
         for (field, limit) in [("timeout", self.timeout), ("wall", self.wall)] {
             if limit.is_some_and(|limit| limit < Duration::from_millis(1)) {
                 return invalid(field, "is less than a millisecond; leave it out for none");
@@ -245,13 +248,13 @@ fn priced(spec: &RunSpec) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Amounts, Doubt, Limits, ModelRef, Thinking};
+    use crate::model::{Amounts, Doubt, Limits, Thinking};
 
     const RUN: RunId = RunId::from_bits(7);
 
     fn default() -> RunSpec {
         RunSpec {
-            chain: vec![ModelRef { provider: "p".into(), model: "m".into() }],
+            chain: vec!["p/m".parse().unwrap()],
             workspace: "/w".into(),
             task: "default".into(),
             tools: Vec::new(),
@@ -334,6 +337,8 @@ mod tests {
             let session = RunRequest { session: SessionChoice::Key(blank.into()), ..request() };
             check(session, Some("session: has an empty key; give it one, or take a new session"));
         }
+        let modelless = RunRequest { spec: Some(RunSpec { chain: Vec::new(), ..default() }), ..request() };
+        check(modelless, Some("spec.chain: names no model; name at least one"));
         let timeout = RunRequest { timeout: Some(Duration::ZERO), ..request() };
         check(timeout, Some("timeout: is less than a millisecond; leave it out for none"));
     }

@@ -81,7 +81,7 @@ impl Tasks {
         let request = ModelRequest {
             call,
             session: self.id,
-            model: Arc::clone(&model.model),
+            model: Arc::clone(model.model()),
             credential: lease.admission.credential(),
             max_tokens: started.max_tokens,
             thinking,
@@ -129,7 +129,7 @@ fn rendered(
 ) -> Option<Rendered> {
     let model = lease.admission.model();
     catch_unwind(AssertUnwindSafe(|| {
-        render(&lease.admission.endpoint().encoder(&model.model, &spec.traits_of(model)))
+        render(&lease.admission.endpoint().encoder(model.model(), &spec.traits_of(model)))
     }))
     .ok()
 }

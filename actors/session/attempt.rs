@@ -59,7 +59,7 @@ pub(super) async fn make(
     };
     let end = answer.as_ref().map(|_| anomaly).map_err(Clone::clone);
     let report = ProviderMsg::Report(Report { model: model.clone(), credential, end });
-    if wiring.providers.cast(ProvidersMsg::To(Arc::clone(&model.provider), report)).is_err() {
+    if wiring.providers.cast(ProvidersMsg::To(Arc::clone(model.provider()), report)).is_err() {
         tracing::debug!("the supervisor of providers is gone");
     }
     match answer {

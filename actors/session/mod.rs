@@ -197,6 +197,9 @@ pub enum NotAccepted {
     /// The idempotency key stands for an earlier run.
     #[error("the idempotency key stands for run {0}")]
     Duplicate(RunId),
+    /// The records that would accept it could not be read back.
+    #[error("the run cannot be recorded: {0}")]
+    Unreadable(String),
     /// Another session got the key first: resolve it again.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),

@@ -37,8 +37,15 @@ impl State {
                 self.reject(inputs, &NotAccepted::KeyTaken(other));
                 self.me.stop(Some("another session has its key".into()));
             }
+            // Without a submission to refuse, the session dies of it, and its run is ended when that repeats.
+            Stored::Refused(refusal @ Refusal::Unreadable { .. }) if has_submission(&inputs) => {
+                self.reject(inputs, &NotAccepted::Unreadable(refusal.to_string()));
+            }
             Stored::Refused(
-                refusal @ (Refusal::Fenced(_) | Refusal::WrongSeq { .. } | Refusal::Malformed(_)),
+                refusal @ (Refusal::Fenced(_)
+                | Refusal::WrongSeq { .. }
+                | Refusal::Unreadable { .. }
+                | Refusal::Malformed(_)),
             ) => {
                 return Err(Box::new(refusal));
             }
@@ -136,8 +143,8 @@ impl State {
     fn reject(&mut self, inputs: Vec<Waiting>, why: &NotAccepted) {
         let mut rest = Vec::new();
         for waiting in inputs {
-            let taken = matches!(why, NotAccepted::KeyTaken(_));
-            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if taken || key.is_some());
+            let all = matches!(why, NotAccepted::KeyTaken(_) | NotAccepted::Unreadable(_));
+            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if all || key.is_some());
             match waiting.reply {
                 Some(Reply::Submit(caller)) if refused => caller.answer(Err(why.clone())),
                 reply => rest.push(Waiting { reply, ..waiting }),
@@ -160,4 +167,9 @@ impl State {
         }
         self.granted.clear();
     }
+}
+
+/// Whether one of the inputs is a submission whose caller can be told of a refusal.
+fn has_submission(inputs: &[Waiting]) -> bool {
+    inputs.iter().any(|waiting| matches!(waiting.reply, Some(Reply::Submit(_))))
 }

@@ -85,7 +85,7 @@ impl Directory {
         match opened {
             Ok(opened) => self.wake(session, opened).await,
             Err(Unopened::Unreadable(why)) => {
-                self.bury(session, None, Cause::Quarantined { error: why.clone() }, Then::Quarantine(why));
+                self.bury(session, None, Cause::Unreadable { error: why.clone() }, Then::Quarantine(why));
             }
             // Whoever waits is told by the runtime's end, which is near.
             Err(Unopened::Write(error)) => tracing::debug!(%session, %error, "not opened"),

@@ -32,7 +32,7 @@ pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<A
 /// A run against the model of [`world`] with these tools.
 pub(super) fn spec(tools: Vec<String>) -> RunSpec {
     RunSpec {
-        chain: vec![ModelRef { provider: "test".into(), model: "model".into() }],
+        chain: vec![ModelRef::new("test", "model").expect("two names")],
         workspace: "/workspace".into(),
         task: "task".into(),
         tools,

@@ -64,7 +64,7 @@ impl From<&Ended> for Exit {
             (Outcome::Completed, _) => Self::Ok,
             (Outcome::Failed, Some(Cause::Provider { failure, .. })) => of_failure(&failure.class),
             (Outcome::Failed, Some(Cause::CrashLoop { .. })) => Self::Internal,
-            (Outcome::Failed, Some(Cause::Quarantined { .. })) => Self::Store,
+            (Outcome::Failed, Some(Cause::Unreadable { .. })) => Self::Store,
             (Outcome::Stopped, Some(Cause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
             (Outcome::Failed | Outcome::Stopped, _) => Self::Failed,
             (Outcome::TimedOut, _) => Self::TimedOut,
@@ -117,7 +117,7 @@ impl From<&RunError> for Exit {
             | RunError::NotAsked(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(NotAccepted::HasHistory(_)) => Self::Usage,
+            | RunError::NotAccepted(NotAccepted::HasHistory(_) | NotAccepted::Unreadable(_)) => Self::Usage,
             RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
             | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(NotAccepted::NoPrompt(_)) => Self::Config,
@@ -244,7 +244,7 @@ mod tests {
         check(&because(Outcome::Failed, failed(FailureClass::NotMade)), 70);
         check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);
         check(&because(Outcome::Failed, Cause::CrashLoop { error: "x".into() }), 70);
-        check(&because(Outcome::Failed, Cause::Quarantined { error: "x".into() }), 74);
+        check(&because(Outcome::Failed, Cause::Unreadable { error: "x".into() }), 74);
         check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Signal }), 130);
         check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command }), 1);
         let account = RunId::from_bits(1).into();

@@ -56,7 +56,9 @@ impl From<RunError> for Fault {
             | RunError::NotAsked(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(NotAccepted::HasHistory(_)) => FaultKind::Usage,
+            | RunError::NotAccepted(NotAccepted::HasHistory(_) | NotAccepted::Unreadable(_)) => {
+                FaultKind::Usage
+            }
             RunError::Read(_)
             | RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
             | RunError::Terminated(Terminated::Store(_)) => FaultKind::Store,

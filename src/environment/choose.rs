@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hermod_actors::model::ModelRef;
+use hermod_actors::model::{ModelRef, ModelRefError};
 
 use crate::{
     config::{OLLAMA, VENDORS, is_known, vendor_at},
@@ -80,6 +80,9 @@ pub enum NoModel {
         /// Why, and the remedy.
         reason: String,
     },
+    /// The provider or the model that is meant has a name that none can have.
+    #[error(transparent)]
+    Name(ModelRefError),
 }
 
 /// The model to ask. `provider/model` is split at its first slash if that provider is configured. Else all of it is a name for
@@ -106,7 +109,7 @@ pub fn choose(found: &[Found], wanted: Wanted<'_>) -> Result<ModelRef, NoModel> 
             .clone()
             .map_err(|reason| NoModel::NoDefault { name: provider.name.to_string(), reason })?,
     };
-    Ok(ModelRef { provider: Arc::clone(&provider.name), model })
+    ModelRef::new(Arc::clone(&provider.name), model).map_err(NoModel::Name)
 }
 
 /// Whether a model's name, or a part of it beside a slash, says nothing.
@@ -148,7 +151,7 @@ fn has_slashes(provider: &Found, vendor: &str) -> bool {
 pub fn chain(found: &[Found], first: ModelRef, fallbacks: &[ModelRef]) -> Result<Vec<ModelRef>, NoModel> {
     let mut chain = vec![first];
     for link in fallbacks {
-        speaks(named(found, &link.provider).ok_or_else(|| unknown(found, &link.provider))?)?;
+        speaks(named(found, link.provider()).ok_or_else(|| unknown(found, link.provider()))?)?;
         if !chain.contains(link) {
             chain.push(link.clone());
         }

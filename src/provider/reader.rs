@@ -1,12 +1,13 @@
 //! What all wire formats have in common in reading a response: an event stream, a JSON document, or something else.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use hermod_actors::{
-    model::{Answer, Failure, FailureClass, RequestFate},
+    model::{Answer, Failure, FailureClass, Opaque, Origin, RequestFate},
     port::Deltas,
 };
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     excerpt::excerpt,
@@ -251,6 +252,17 @@ fn replace_half_surrogates(json: &mut String) {
     }
     for at in halves {
         json.replace_range(at..at + 6, "\\ufffd");
+    }
+}
+
+/// The state that `origin` wants to see again, if there is any. An answer whose state no record can carry is unusable.
+pub(super) fn opaque_state(origin: Arc<Origin>, parts: Vec<Value>) -> Result<Option<Arc<Opaque>>, Failure> {
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    match Opaque::new(origin, parts) {
+        Ok(opaque) => Ok(Some(Arc::new(opaque))),
+        Err(error) => Err(cut(&error.to_string())),
     }
 }
 

@@ -1,10 +1,15 @@
 use std::{sync::Arc, time::Duration};
 
+use serde_json::json;
+
 use super::subject::{
     Subject, account, appended, index_run, one, record, record_of, run, session, session_row,
 };
 use crate::{
-    model::{Amounts, Incarnation, NewAccount, RunState},
+    model::{
+        Amounts, AssistantMessage, Body, CallId, Finish, Incarnation, ModelAnswered, NewAccount, Opaque,
+        Record, RunState, Timestamp,
+    },
     port::{Append, Founded, Index, Read, Refusal, Rows, StoredRecord, Write, Written},
 };
 
@@ -218,4 +223,38 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
     };
     let (appended, ()) = futures::join!(journal.append(append), reading);
     assert_eq!(appended.last, RECORDS);
+}
+
+/// An answer whose opaque state nests too deep for the reader. Only a deserialiser makes one: the constructor refuses it.
+pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
+    let opaque = json!({ "origin": origin, "parts": [deep] });
+    let opaque: Opaque = serde_json::from_value(opaque).expect("a value has no limit of depth");
+    let message = AssistantMessage { opaque: Some(Arc::new(opaque)), ..AssistantMessage::default() };
+    let answered = ModelAnswered {
+        call: CallId { run: run(1), iteration: 1, n: 0 },
+        attempt: 1,
+        message: Arc::new(message),
+        finish: Finish::Stop,
+        flaw: None,
+        fallback: None,
+        usage: None,
+    };
+    let body = Body::ModelAnswered(Box::new(answered));
+    let bad = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
+    let (id, child) = (session(1), session(2));
+    let fence = journal.take_over(id).await.incarnation;
+    let own = Append::new(id, fence, 1, vec![record(1), Arc::clone(&bad)]);
+    let founds = Append { found: vec![Founded { session: child, records: vec![bad] }], ..one(id, fence, 1) };
+    for append in [own, founds] {
+        let written = journal.batch(vec![Write::Append(Box::new(append))]).await.remove(0);
+        let Written::Refused(Refusal::Unreadable { kind: "model.answered", .. }) = written else {
+            panic!("{written:?}")
+        };
+    }
+    journal.check_journal(id, &[]).await;
+    journal.check_journal(child, &[]).await;
+    journal.append(one(id, fence, 1)).await;
+    journal.check_journal(id, &[record(1)]).await;
 }

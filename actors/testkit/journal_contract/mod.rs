@@ -37,6 +37,7 @@ cases! {
     appends::reopening_fences_the_process_before,
     appends::a_refusal_leaves_no_trace_and_disturbs_nobody,
     appends::an_append_of_nothing_is_malformed,
+    appends::what_cannot_be_read_back_is_not_written,
     appends::large_records_come_back,
     appends::reads_never_show_half_an_append,
     accounts::a_ledger_counts_on_all_ancestors,

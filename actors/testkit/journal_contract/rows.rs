@@ -107,7 +107,7 @@ pub(super) async fn lists_hold_the_youngest_in_order(journal: Subject) {
 pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
     let id = session(1);
     let fence = journal.take_over(id).await.incarnation;
-    let model = |name: &str| ModelRef { provider: "p".into(), model: name.into() };
+    let model = |name: &str| ModelRef::new("p", name).expect("a model's name");
     let row = |name, density: Option<u16>, window| ModelRow {
         model: model(name),
         density: density.map(Density::from),

@@ -274,7 +274,7 @@ impl Book {
 
 /// Whether somebody else than its session has ended the run.
 pub(super) const fn is_burial(ended: &Ended) -> bool {
-    matches!(ended.cause, Some(Cause::CrashLoop { .. } | Cause::Quarantined { .. }))
+    matches!(ended.cause, Some(Cause::CrashLoop { .. } | Cause::Unreadable { .. }))
 }
 
 /// The attempt that a record starts.

@@ -199,7 +199,7 @@ fn house(plan: &Plan) -> House {
     let own = Kind::ALL.iter().map(|kind| kind.name());
     let mut tools: Vec<String> = own.chain([TODO]).map(ToOwned::to_owned).collect();
     tools.sort_unstable();
-    let link = |name: &&str| ModelRef { provider: Arc::from(*name), model: "model".into() };
+    let link = |name: &&str| ModelRef::new(*name, "model").expect("two names");
     let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
     if let Some(squeeze) = &plan.squeeze {
         squeeze.applies_to(&mut spec);

@@ -253,7 +253,7 @@ impl History {
         }
         self.count(&parts);
         if let Some(opaque) = &message.opaque {
-            let parts: Vec<String> = opaque.parts.iter().map(ToString::to_string).collect();
+            let parts: Vec<String> = opaque.parts().iter().map(ToString::to_string).collect();
             let mut parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
             parts.insert(0, b"opaque");
             self.count(&parts);

@@ -222,7 +222,7 @@ impl Step {
     /// Its messages and their bytes.
     fn size(&self) -> (u32, usize) {
         let calls = self.answer.calls.iter().map(|call| call.name.len() + call.arguments.len());
-        let opaque = self.answer.opaque.iter().flat_map(|opaque| &opaque.parts);
+        let opaque = self.answer.opaque.iter().flat_map(|opaque| opaque.parts());
         let results = self
             .results
             .iter()

@@ -76,8 +76,8 @@ fn came_to(driver: &Driver) -> String {
     }
     let mut line = asked_for(driver);
     let candidates = driver.turn.candidates().unwrap_or_default();
-    if let Some(first) = candidates.first().filter(|first| &*first.model.provider != "p") {
-        line = format!("{line}, of {}", first.model.provider);
+    if let Some(first) = candidates.first().filter(|first| &**first.model.provider() != "p") {
+        line = format!("{line}, of {}", first.model.provider());
     }
     line
 }

@@ -14,7 +14,7 @@ struct Fixed;
 
 impl Bounds for Fixed {
     fn model(&self, model: &ModelRef, _: &RunSpec) -> u64 {
-        if &*model.model == "m" { 100_000 } else { 0 }
+        if &**model.model() == "m" { 100_000 } else { 0 }
     }
 
     fn tool(&self, tool: &str, arguments: &str) -> u64 {

@@ -55,7 +55,7 @@ fn traits(found: &Found, config: &Config) -> ModelTraits {
         .model
         .as_ref()
         .ok()
-        .map(|model| ModelRef { provider: Arc::clone(&found.name), model: Arc::clone(model) });
+        .and_then(|model| ModelRef::new(Arc::clone(&found.name), Arc::clone(model)).ok());
     model.map(|model| models::traits(config, &model)).unwrap_or_default()
 }
 

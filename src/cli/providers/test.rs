@@ -116,9 +116,12 @@ async fn provider((found, config): (&Found, &Config), variables: &Variables, sta
         end,
     };
     let not_asked = |why: String| vec![tried(None, None, Err(Unanswered::NotAsked(why)))];
-    let asked = match &model {
-        Ok(model) => ModelRef { provider: Arc::clone(&found.name), model: Arc::clone(model) },
-        Err(reason) => return not_asked(reason.clone()),
+    let named = model
+        .clone()
+        .and_then(|model| ModelRef::new(Arc::clone(&found.name), model).map_err(|error| error.to_string()));
+    let asked = match named {
+        Ok(asked) => asked,
+        Err(reason) => return not_asked(reason),
     };
     let adapter = match daemon::endpoint(found, variables, state) {
         Ok((adapter, _)) => adapter,
@@ -128,7 +131,8 @@ async fn provider((found, config): (&Found, &Config), variables: &Variables, sta
     let traits = models::traits(config, &asked);
     let each = (0..adapter.credentials()).map(async |at| {
         let began = Instant::now();
-        let end = ask(&*adapter, (&asked.model, &traits), CredentialId(at)).await.map_err(Unanswered::Failed);
+        let end =
+            ask(&*adapter, (asked.model(), &traits), CredentialId(at)).await.map_err(Unanswered::Failed);
         let credential = from.get(at).map(|(from, _)| (CredentialId(at), from.clone()));
         tried(credential, Some(began.elapsed()), end)
     });

@@ -244,7 +244,7 @@ async fn endpoints(
             Err(fault) => say(format!("missing   run {} cannot be read: {fault}", row.id)),
         }
     }
-    let ollama = specs.iter().any(|spec| spec.chain.iter().any(|link| &*link.provider == OLLAMA));
+    let ollama = specs.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
     let found = discover(config, variables, if ollama { Local::Meant } else { Local::Never }).await;
     let mut endpoints = Endpoints::new(found, state.to_owned(), config.provider_defaults);
     let mut missing = BTreeMap::new();

@@ -41,7 +41,11 @@ impl Local {
     pub(crate) fn of(config: &Config) -> Self {
         let links = &config.fallback_providers.0;
         let model = config.model.0.as_deref().is_some_and(|model| model.starts_with("ollama/"));
-        if model || links.iter().any(|link| &*link.provider == OLLAMA) { Self::Meant } else { Self::IfAlone }
+        if model || links.iter().any(|link| &**link.provider() == OLLAMA) {
+            Self::Meant
+        } else {
+            Self::IfAlone
+        }
     }
 }
 
@@ -65,7 +69,7 @@ pub(crate) async fn providers(
     args: &RunArgs,
     known: &[&RunSpec],
 ) -> Vec<Found> {
-    let before = known.iter().any(|spec| spec.chain.iter().any(|link| &*link.provider == OLLAMA));
+    let before = known.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
     let goes_on = !known.is_empty() && known.iter().all(|spec| spec.script.is_some());
     let said = args.model.wanted();
     let named = said.provider == Some(OLLAMA) || said.model.is_some_and(|model| model.starts_with("ollama/"));
@@ -98,7 +102,7 @@ pub(crate) fn choose(
     }
     let goes_on = before.filter(|_| args.model.is_open()).and_then(|spec| {
         let model = spec.chain.first()?;
-        let here = spec.script.is_some() || found.iter().any(|found| found.name == model.provider);
+        let here = spec.script.is_some() || found.iter().any(|found| found.name == *model.provider());
         here.then(|| (model.clone(), spec.script))
     });
     let first = match goes_on {

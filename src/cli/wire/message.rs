@@ -293,7 +293,7 @@ mod tests {
         let Message::Tool { name, content, .. } = second else { panic!("{second:?}") };
         assert_eq!((&**name, content.images.len(), content.note.as_deref()), ("g", 1, Some("n")));
         assert_eq!((&*said.text, &*said.reasoning), ("said", "thought"));
-        assert_eq!(said.opaque.as_ref().unwrap().parts, [json!(1)]);
+        assert_eq!(said.opaque.as_ref().unwrap().parts(), [json!(1)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hermod_actors::{
-    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Opaque, Origin, ToolCall, Usage},
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Origin, ToolCall, Usage},
     port::Deltas,
 };
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::provider::{
     failure::failure_in_stream,
     ids::make_distinct,
     loose::{CountReader, Loose},
-    reader::{self, Unread, senseless, with_json},
+    reader::{self, Unread, opaque_state, senseless, with_json},
     wire::Progress,
 };
 
@@ -302,7 +302,7 @@ impl Draft {
             Some(Finish::Stop | Finish::ToolCalls) | None => Finish::Stop,
         };
         let usage = self.tokens.usage();
-        Ok(Answer { message: self.message(finish), finish, usage })
+        Ok(Answer { message: self.message(finish)?, finish, usage })
     }
 
     fn looks_whole(&self) -> bool {
@@ -312,7 +312,7 @@ impl Draft {
         })
     }
 
-    fn message(self, finish: Finish) -> AssistantMessage {
+    fn message(self, finish: Finish) -> Result<AssistantMessage, Failure> {
         let mut message = AssistantMessage::default();
         let mut parts = Parts::default();
         for (_, block) in self.blocks {
@@ -334,10 +334,8 @@ impl Draft {
             }
         }
         make_distinct(message.calls.iter_mut().map(|call| &mut call.id));
-        let parts = parts.finish();
-        message.opaque =
-            (!parts.is_empty()).then(|| Arc::new(Opaque { origin: Arc::clone(&self.origin), parts }));
-        message
+        message.opaque = opaque_state(Arc::clone(&self.origin), parts.finish())?;
+        Ok(message)
     }
 }
 

@@ -254,7 +254,7 @@ impl Draft {
         }
         let Said { mut text, reasoning } = self.said;
         let (calls, extras) = self.calls.finish();
-        let opaque = if calls.is_empty() { None } else { self.kept.finish(&self.origin, extras) };
+        let opaque = if calls.is_empty() { None } else { self.kept.finish(&self.origin, extras)? };
         let finish = match self.finish {
             _ if !self.refusal.is_empty() => Finish::Refused,
             Some(finish @ (Finish::Length | Finish::Refused)) => finish,

@@ -205,7 +205,7 @@ fn reasoning_goes_back_to_its_maker_in_the_field_that_it_came_in() {
         json!({"reasoning_details": details}),
         json!({"call": 0, "extra_content": extra}),
     ];
-    let from = |model: &str| Opaque { origin: origin(model), parts: parts.clone() };
+    let from = |model: &str| Opaque::new(origin(model), parts.clone()).unwrap();
     let message = written(&[asks("a", Some(from("m"))), result("a", "r".into())], true)[0].clone();
     assert_eq!((&message["reasoning_content"], &message["reasoning_details"]), (&json!("thought"), &details));
     assert_eq!(message["tool_calls"][0]["extra_content"], extra);
@@ -283,12 +283,12 @@ fn calls_of_another_model_have_what_a_thinking_model_wants_to_see() {
         assert_eq!(found.map(Clone::clone), expected, "{model}");
     };
     let skipped = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
-    let other = || Some(Opaque { origin: origin("other"), parts: vec![json!({"field": "reasoning"})] });
+    let other = || Some(Opaque::new(origin("other"), vec![json!({"field": "reasoning"})]).unwrap());
     check("moonshotai/Kimi-K2-Thinking", None, [json!("."), Value::Null]);
     check("deepseek-chat", other(), [json!("."), Value::Null]);
     check("gemini-3-pro", other(), [Value::Null, skipped]);
     check("gemini-2.5-pro", other(), [Value::Null, Value::Null]);
-    let own = |model: &str, part: Value| Some(Opaque { origin: origin(model), parts: vec![part] });
+    let own = |model: &str, part: Value| Some(Opaque::new(origin(model), vec![part]).unwrap());
     let thought = own("kimi-k2", json!({"field": "reasoning_content"}));
     check("kimi-k2", thought, [json!("thought"), Value::Null]);
     let signed = own("gemini-3", json!({"call": 0, "extra_content": 1}));

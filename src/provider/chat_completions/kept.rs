@@ -1,9 +1,11 @@
 //! What a vendor wants to see again with the calls of its answer, in the fields that it came in.
 
-use hermod_actors::model::{AssistantMessage, Opaque, Origin};
+use hermod_actors::model::{AssistantMessage, Failure, Opaque, Origin};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+
+use crate::provider::reader::opaque_state;
 
 /// The fields that carry reasoning as text.
 const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
@@ -60,12 +62,15 @@ impl Kept {
     }
 
     /// What is to be sent back with an answer that asks for calls; `extras` are what some of them came with.
-    pub(super) fn finish(self, origin: &Arc<Origin>, extras: Vec<(usize, Value)>) -> Option<Arc<Opaque>> {
+    pub(super) fn finish(
+        self,
+        origin: &Arc<Origin>,
+        extras: Vec<(usize, Value)>,
+    ) -> Result<Option<Arc<Opaque>>, Failure> {
         let field = self.field.map(|field| json!({ "field": field }));
         let details = (!self.details.is_empty()).then(|| json!({ "reasoning_details": self.details }));
         let extras = extras.into_iter().map(|(n, extra)| json!({ "call": n, "extra_content": extra }));
-        let parts: Vec<Value> = field.into_iter().chain(details).chain(extras).collect();
-        (!parts.is_empty()).then(|| Arc::new(Opaque { origin: Arc::clone(origin), parts }))
+        opaque_state(Arc::clone(origin), field.into_iter().chain(details).chain(extras).collect())
     }
 }
 

@@ -308,7 +308,7 @@ proptest! {
 fn what_comes_with_calls_is_kept_for_its_maker() {
     let parts = |chunks: &[Value]| {
         let answer = decode_in_all_ways(stream(chunks).as_bytes()).unwrap();
-        answer.message.opaque.map(|opaque| (opaque.origin.clone(), opaque.parts.clone()))
+        answer.message.opaque.map(|opaque| (Arc::clone(opaque.origin()), opaque.parts().to_vec()))
     };
     let thought = delta(json!({"reasoning_content": "hm"}));
     let detail =
@@ -342,4 +342,17 @@ fn reasoning_that_the_output_leaves_out_is_counted_apart() {
     };
     assert_eq!(usage(45), (5, 30, 45));
     assert_eq!(usage(15), (5, 0, 15));
+}
+
+#[test]
+fn state_that_no_record_can_carry_makes_the_answer_unusable() {
+    let nested = |depth: usize| {
+        let state = (0..depth).fold(json!(1), |inner, _| json!([inner]));
+        let function = json!({"name": "f", "arguments": "{}"});
+        let call = json!({"index": 0, "id": "a", "function": function, "extra_content": state});
+        stream(&[delta(json!({"tool_calls": [call]})), finish("tool_calls")])
+    };
+    // The object that names the call is around the state.
+    assert!(decode_in_all_ways(nested(63).as_bytes()).unwrap().message.opaque.is_some());
+    check_failure(&nested(64), FailureClass::Cut, "nests more than 64 arrays or objects");
 }

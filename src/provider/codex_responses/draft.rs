@@ -1,7 +1,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use hermod_actors::{
-    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Opaque, Origin, Usage},
+    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Origin, Usage},
     port::Deltas,
 };
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, Loose},
-    reader::{self, Unread, senseless, with_json},
+    reader::{self, Unread, opaque_state, senseless, with_json},
     wire::Progress,
 };
 
@@ -91,7 +91,7 @@ impl reader::Draft for Draft {
             End::Whole => Finish::ToolCalls,
         };
         let text = if text.is_empty() { refusal } else { text };
-        let opaque = (!parts.is_empty()).then(|| Arc::new(Opaque { origin: self.origin, parts }));
+        let opaque = opaque_state(self.origin, parts)?;
         let message = AssistantMessage { text, reasoning, calls, opaque };
         Ok(Answer { message, finish, usage: self.usage })
     }

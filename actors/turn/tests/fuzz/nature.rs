@@ -30,8 +30,7 @@ const LISTS: [&str; 4] = [
 /// What a run is given.
 pub(super) fn spec(chance: &mut Chance) -> RunSpec {
     let length = 1 + chance.place(MODELS.len()).unwrap_or(0);
-    let link =
-        |(provider, model): &(&str, &str)| ModelRef { provider: (*provider).into(), model: (*model).into() };
+    let link = |(provider, model): &(&str, &str)| ModelRef::new(*provider, *model).unwrap();
     let max_output = (!chance.one_in(3)).then_some(1 + chance.below(500));
     let window = chance.one_in(3).then(|| chance.pick(&[160, 300, 600, 2_000]));
     let traits = ModelTraits { window, max_output, ..ModelTraits::default() };

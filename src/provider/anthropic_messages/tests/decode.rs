@@ -26,8 +26,8 @@ fn check_calls(events: &[Value], expected: &[(&str, &str, &str)]) {
 fn check_parts(events: &[Value], reason: &str, expected: Value) {
     let opaque = answer(events, reason).message.opaque;
     let parts = opaque.map(|opaque| {
-        assert_eq!(&*opaque.origin.model, "m");
-        opaque.parts.clone()
+        assert_eq!(&*opaque.origin().model, "m");
+        opaque.parts().to_vec()
     });
     assert_eq!(json!(parts.unwrap_or_default()), expected);
 }

@@ -85,7 +85,7 @@ pub(super) fn said(answer: AssistantMessage) -> Message {
 /// The answer with what `model` has made of it.
 pub(super) fn with_parts(answer: AssistantMessage, model: &str, parts: Value) -> Message {
     let parts = parts.as_array().unwrap().clone();
-    said(AssistantMessage { opaque: Some(Arc::new(Opaque { origin: origin(model), parts })), ..answer })
+    said(AssistantMessage { opaque: Some(Arc::new(Opaque::new(origin(model), parts).unwrap())), ..answer })
 }
 
 pub(super) fn result(id: &str, content: impl Into<Content>) -> Message {

@@ -196,7 +196,7 @@ fn pictures_stand_where_they_were_shown() {
 
 /// The items of an answer with opaque parts, in short: `r1` reasoning, `t:…` text, `c:…` a call.
 fn check_order(text: &str, calls: &[&str], parts: Value, expected: &[&str]) {
-    let opaque = Opaque { origin: origin(), parts: parts.as_array().unwrap().clone() };
+    let opaque = Opaque::new(origin(), parts.as_array().unwrap().clone()).unwrap();
     let calls = calls.iter().map(|id| call(id, "{}")).collect();
     let answer = AssistantMessage {
         text: text.into(),
@@ -264,7 +264,7 @@ fn what_others_have_made_is_not_sent() {
     ] {
         let mut other = (*origin()).clone();
         change(&mut other);
-        let opaque = Some(Arc::new(Opaque { origin: other.into(), parts: parts.clone() }));
+        let opaque = Some(Arc::new(Opaque::new(other.into(), parts.clone()).unwrap()));
         let answer = AssistantMessage {
             text: "a".into(),
             reasoning: "why".into(),

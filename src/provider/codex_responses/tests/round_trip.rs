@@ -62,7 +62,7 @@ fn what_the_vendor_does_not_need_again_is_not_kept() {
     assert_eq!(kept(&[thought(0, "hm", "x"), search, message(2, "a")]), None);
     assert_eq!(kept(&[thought(0, "hm", "x")]), None);
     let opaque = kept(&[thought(0, "hm", "x"), call(1, "f", "{}")]).unwrap();
-    assert_eq!((&opaque.origin, opaque.parts.len()), (&origin(), 2));
+    assert_eq!((opaque.origin(), opaque.parts().len()), (&origin(), 2));
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn learned(chance: &mut Chance) -> ModelRow {
     let provider = if chance.one_in(2) { "p" } else { "q" };
     let per_1000 = u16::try_from(chance.below(1_200)).unwrap_or_default();
     ModelRow {
-        model: ModelRef { provider: provider.into(), model: "m/1".into() },
+        model: ModelRef::new(provider, "m/1").unwrap(),
         density: (!chance.one_in(3)).then_some(per_1000.into()),
         window: chance.one_in(3).then(|| chance.next()),
         listed: chance.one_in(3).then(|| ListedLimits {

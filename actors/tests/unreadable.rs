@@ -1,0 +1,66 @@
+//! A record that could not be read back is not written, and what brought it is told: the whole tree on virtual time.
+#![cfg(feature = "testkit")]
+
+use std::{sync::Arc, time::Duration};
+
+use hermod_actors::{
+    NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
+    model::{Answer, AssistantMessage, Cause, Finish, Message, Opaque, Outcome, SessionId},
+    port::{Journal, Read, Rows},
+    testkit::{MemoryJournal, ScriptedProvider, says, world},
+};
+use serde_json::json;
+
+/// A message whose opaque state nests deeper than the reader of records goes. Only a deserialiser makes one.
+fn too_deep() -> AssistantMessage {
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
+    let opaque: Opaque = serde_json::from_value(json!({ "origin": origin, "parts": [deep] })).unwrap();
+    AssistantMessage { text: "deep".into(), opaque: Some(Arc::new(opaque)), ..AssistantMessage::default() }
+}
+
+async fn start(journal: &MemoryJournal) -> Runtime {
+    let journal: Arc<dyn Journal> = Arc::new(journal.clone());
+    let provider = ScriptedProvider::new(Duration::from_millis(1), |view| {
+        let is_deep = view.iter().any(|message| message["text"].as_str() == Some("go deep"));
+        Ok(if is_deep {
+            Answer { message: too_deep(), finish: Finish::Stop, usage: None }
+        } else {
+            says("done")
+        })
+    });
+    Runtime::start(world(journal, provider, vec![])).await.expect("the runtime starts")
+}
+
+async fn is_readable(journal: &MemoryJournal, session: SessionId) -> bool {
+    let all = Read::Records { session, from: 1, max: usize::MAX };
+    matches!(journal.read(all).await, Ok(Rows::Records(records)) if !records.is_empty())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_could_not_be_read_back_is_refused() {
+    let journal = MemoryJournal::new();
+    let runtime = start(&journal).await;
+    let history = vec![Message::User("a".into()), Message::Assistant(Arc::new(too_deep()))];
+    let session = SessionChoice::Key("k".into());
+    let request = RunRequest { history, session: session.clone(), ..RunRequest::new("go on") };
+    let refused = runtime.submit(request).await.unwrap_err();
+    let RunError::NotAccepted(NotAccepted::Unreadable(why)) = &refused else { panic!("{refused}") };
+    assert!(why.contains("run.accepted") && why.contains("recursion limit"), "{why}");
+    let next = runtime.run(RunRequest { session, ..RunRequest::new("go on") }).await.unwrap();
+    assert_eq!(next.ended.outcome, Outcome::Completed);
+    assert!(is_readable(&journal, next.session).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_could_not_be_read_back_ends_its_run_alone() {
+    let journal = MemoryJournal::new();
+    let runtime = start(&journal).await;
+    let failed = runtime.run(RunRequest::new("go deep")).await.unwrap();
+    assert_eq!(failed.ended.outcome, Outcome::Failed);
+    let Some(Cause::CrashLoop { error }) = &failed.ended.cause else { panic!("{}", failed.ended) };
+    assert!(error.contains("record model.answered could not be read back"), "{error}");
+    assert!(is_readable(&journal, failed.session).await);
+    let other = runtime.run(RunRequest::new("go on")).await.unwrap();
+    assert_eq!(other.ended.outcome, Outcome::Completed);
+}
