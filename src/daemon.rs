@@ -367,11 +367,9 @@ pub async fn start(
 
 /// Starts the actors on a store to write into it what nobody runs: nothing new is begun, so no provider is needed, what
 /// the user has set does not matter, and what is wrong with it does not hinder.
-pub async fn at_rest(
-    (journal, state): (Arc<dyn Journal>, &Path),
-    defaults: Defaults,
-) -> Result<Daemon, StartError> {
+pub async fn at_rest((journal, state): (Arc<dyn Journal>, &Path)) -> Result<Daemon, StartError> {
     let config = Config::load(&[], &BTreeMap::new())?;
+    let defaults = Defaults::fixed(spec::spec(&config, Vec::new(), None, state), "");
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
     start(journal, endpoints, (&config, defaults)).await
 }

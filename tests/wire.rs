@@ -19,7 +19,7 @@ use std::{
 
 use hermod::provider::{Decoder, WIRES};
 use hermod_actors::{
-    model::{Amounts, CallId, Failure, Hash, Incarnation, ModelRef, ModelStarted, RunId, UsageAnomalyKind},
+    model::{Amounts, CallId, Failure, Hash, Incarnation, ModelStarted, RunId, UsageAnomalyKind},
     port::Deltas,
     usage_anomaly,
 };
@@ -227,7 +227,7 @@ fn started(bytes: u64, images: u64, max_tokens: u64) -> ModelStarted {
     ModelStarted {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         attempt: 1,
-        model: ModelRef { provider: "p".into(), model: "m".into() },
+        model: "p/m".parse().unwrap(),
         view: 1,
         request: Hash::of(b""),
         bytes,

@@ -194,7 +194,7 @@ impl AssistantMessage {
     /// The bytes of all that was written: text, reasoning, calls, and the opaque parts as JSON.
     pub(crate) fn written_bytes(&self) -> usize {
         let calls = self.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
-        let opaque = self.opaque.iter().flat_map(|opaque| &opaque.parts).map(|part| part.to_string().len());
+        let opaque = self.opaque.iter().flat_map(|opaque| opaque.parts()).map(|part| part.to_string().len());
         self.text.len() + self.reasoning.len() + calls.chain(opaque).sum::<usize>()
     }
 

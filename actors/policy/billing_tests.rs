@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{CallId, Deadline, FailureClass, Hash, Incarnation, ModelRef, RunId};
+use crate::model::{CallId, Deadline, FailureClass, Hash, Incarnation, RunId};
 
 const BYTES: u64 = 10_000;
 const MAX_TOKENS: u64 = 4_096;
@@ -9,7 +9,7 @@ fn started() -> ModelStarted {
     ModelStarted {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         attempt: 1,
-        model: ModelRef { provider: "p".into(), model: "m".into() },
+        model: "p/m".parse().unwrap(),
         view: 1,
         request: Hash::of(b""),
         bytes: BYTES,

@@ -74,11 +74,8 @@ fn readable(append: &Append) -> Result<(), Refusal> {
 
 /// Whether the body may hold JSON values that this program did not make.
 fn carries_foreign_json(body: &Body) -> bool {
-    match body {
-        Body::RunAccepted(_) => true,
-        Body::ModelAnswered(answered) => answered.message.opaque.is_some(),
-        _ => false,
-    }
+    let has_opaque = |body: &Body| matches!(body, Body::ModelAnswered(body) if body.message.opaque.is_some());
+    matches!(body, Body::RunAccepted(_)) || has_opaque(body)
 }
 
 /// Refuses whoever is not the latest incarnation of an open session.

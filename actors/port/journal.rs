@@ -158,8 +158,10 @@ pub struct Opened {
     pub incarnation: Incarnation,
     /// The last sequence in its journal; 0 if it has none.
     pub last: Seq,
-    /// What waits in its inbox.
+    /// What waits in its inbox, as far as it can be read.
     pub inbox: Vec<InboxRow>,
+    /// Why a row of its inbox cannot be read; `None` if all can.
+    pub unreadable: Option<String>,
 }
 
 /// Why a write was refused.

@@ -128,8 +128,7 @@ impl Actor for Provider {
 
 impl State {
     fn count(&mut self, report: Report) {
-        let counts =
-            self.counts.entry((Arc::clone(report.model.model()), report.credential)).or_default();
+        let counts = self.counts.entry((Arc::clone(report.model.model()), report.credential)).or_default();
         match report.end {
             Ok(anomaly) => {
                 counts.answered += 1;

@@ -63,7 +63,7 @@ impl Runtime {
         let asked = models.into_iter().map(|model| async {
             let endpoint = self.doors.wiring.leases.endpoint(&model);
             let limits = match endpoint {
-                Some(endpoint) => timeout(WAIT, endpoint.model_limits(&model.model)).await.ok().flatten(),
+                Some(endpoint) => timeout(WAIT, endpoint.model_limits(model.model())).await.ok().flatten(),
                 None => None,
             };
             let at = self.doors.wiring.clock.at();

@@ -51,6 +51,15 @@ impl Runtime {
         Err(RunError::Read(ReadError::Unavailable(reason)))
     }
 
+    /// Whether the record that accepted the run is where its row says, and can be read.
+    pub async fn has_acceptance(&self, row: &RunRow) -> bool {
+        let read = Read::Records { session: row.session, from: row.first, max: 1 };
+        let Ok(Rows::Records(records)) = self.journal.read(read).await else { return false };
+        let is_it =
+            |record: &Record| matches!(&record.body, Body::RunAccepted(accepted) if accepted.run == row.id);
+        records.first().is_some_and(|stored| is_it(&stored.record))
+    }
+
     pub(super) async fn read_runs(&self, what: Read) -> Result<Vec<RunRow>, RunError> {
         match self.journal.read(what).await? {
             Rows::Runs(rows) => Ok(rows),

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Artifact, CallId, Child, ChildEnded, Ended, Inbox, Outcome, Record, RunRow, SessionId},
+    model::{
+        Artifact, CallId, Cause, Child, ChildEnded, Ended, Inbox, Outcome, Record, RunRow, SessionId, Usage,
+    },
     persistence::records_of,
     policy::{Bill, said},
     port::{ArtifactName, InboxRow, Read, ReadError, Rows, Shelf},
@@ -130,10 +132,9 @@ impl Room {
     async fn says(&self, item: &str) -> Result<Input, ReadError> {
         Ok(match Inbox::read(item) {
             Ok(Inbox::Stop { run, reason }) => Input::Stop { run: Some(run), reason },
-            Ok(Inbox::ChildEnded { call, child }) => match self.ended(call, child).await? {
-                Some(ended) => Input::ChildEnded(Arc::new(ended)),
-                None => Input::Nothing,
-            },
+            Ok(Inbox::ChildEnded { call, child }) => {
+                Input::ChildEnded(Arc::new(self.ended(call, child).await?))
+            }
             Err(error) => {
                 tracing::warn!(session = %self.session, item, error, "a row of the inbox says nothing to this program");
                 Input::Nothing
@@ -142,9 +143,14 @@ impl Room {
     }
 
     /// How a subagent has ended, as its parent's model is to read it.
-    async fn ended(&self, call: CallId, child: Child) -> Result<Option<ChildEnded>, ReadError> {
-        let Rows::Runs(rows) = self.wiring.journal.read(Read::Run(child.run)).await? else { return Ok(None) };
-        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+    async fn ended(&self, call: CallId, child: Child) -> Result<ChildEnded, ReadError> {
+        let rows = match self.wiring.journal.read(Read::Run(child.run)).await? {
+            Rows::Runs(rows) => rows,
+            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+                return Err(ReadError::Unavailable("the journal answered another question".into()));
+            }
+        };
+        let Some(row) = rows.into_iter().next() else { return Ok(removed(call, child)) };
         let records = match records_of(&*self.wiring.journal, &row).await {
             // How it ended is known all the same.
             Err(ReadError::Record { error, .. }) => {
@@ -156,7 +162,7 @@ impl Room {
         let ended = row.ended.clone().unwrap_or(Ended { outcome: Outcome::Failed, cause: None });
         let told = self.told((call, &ended), &row, &records).await;
         let (iterations, usage) = (row.iterations, row.usage);
-        Ok(Some(ChildEnded { call, child, ended, told: told.to_string().into(), iterations, usage }))
+        Ok(ChildEnded { call, child, ended, told: told.to_string().into(), iterations, usage })
     }
 
     async fn told(&self, (call, ended): (CallId, &Ended), row: &RunRow, records: &[Arc<Record>]) -> Value {
@@ -212,6 +218,19 @@ impl Room {
             }
         }
     }
+}
+
+/// The end of a subagent whose session is not in the store any more: its parent must not wait for it.
+fn removed(call: CallId, child: Child) -> ChildEnded {
+    let error = format!("session {} was removed from the store", child.session);
+    let ended = Ended::because(Outcome::Failed, Cause::Unreadable { error });
+    let told = json!({
+        "outcome": ended.outcome.name(),
+        "answer": "",
+        "reason": ended.cause.as_ref().map(ToString::to_string),
+        "trace": {"session": child.session.to_string(), "run": child.run.to_string()},
+    });
+    ChildEnded { call, child, ended, told: told.to_string().into(), iterations: 0, usage: Usage::default() }
 }
 
 /// The beginning and the end of a text that is too long.

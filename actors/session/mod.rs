@@ -223,7 +223,8 @@ pub enum NotAccepted {
     NoRoom(Shortage),
     /// The session's journal cannot be read by this program. Others are not touched.
     #[error(
-        "session {session} is quarantined: {error}; begin a new session, or use the version that wrote it"
+        "session {session} is quarantined: {error}; begin a new session, use the version that wrote it, or set the session \
+         aside with `hermod store repair {session}`"
     )]
     Quarantined {
         /// The session.

@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 
 use crate::{
     model::{
-        Account, AccountId, Amounts, Body, Cause, Child, Ended, Inbox, Incarnation, Outcome, Record,
+        Account, AccountId, Amounts, Body, Cause, Child, Ended, Inbox, Incarnation, Ledger, Outcome, Record,
         RunEnded, RunId, RunRow, RunState, Seq, SessionId, Settle, StopReason,
     },
     persistence::{PersistenceMsg, Stored},
-    port::{Append, InboxItem, Index, Journal, JournalError, Opened, Read, ReadError, Rows, Write},
+    port::{Append, InboxItem, Index, Journal, JournalError, Opened, Read, ReadError, Refusal, Rows, Write},
     session::Wiring,
     supervisor::{
         Writer,
@@ -71,7 +71,14 @@ pub(super) async fn bury(
         })));
     }
     let rings: Vec<SessionId> = append.send.iter().map(|(session, _)| *session).collect();
-    match write(&wiring.persistence, Write::Append(Box::new(append))).await? {
+    let bare = Append { ledger: Ledger::default(), ..append.clone() };
+    let mut stored = write(&wiring.persistence, Write::Append(Box::new(append))).await?;
+    // An account that cannot be read, its own or one above, must not keep the runs from their end.
+    if let Stored::Refused(Refusal::Malformed(error)) = &stored {
+        tracing::error!(%session, error, "the accounts of its runs are left as they are");
+        stored = write(&wiring.persistence, Write::Append(Box::new(bare))).await?;
+    }
+    match stored {
         Stored::Appended(records) => {
             wiring.hub.recorded(session, last + 1, &records);
             open.iter().for_each(|row| wiring.tools.abandon(row.id));
@@ -133,7 +140,14 @@ async fn settled(journal: &dyn Journal, row: &RunRow, open: &[RunRow]) -> Result
 }
 
 async fn account(journal: &dyn Journal, id: AccountId) -> Result<Option<Account>, ReadError> {
-    Ok(match journal.read(Read::Account(id)).await? {
+    let rows = match journal.read(Read::Account(id)).await {
+        Err(ReadError::Row { table, error }) => {
+            tracing::error!(account = %id, table, error, "what it has reserved is not known");
+            return Ok(None);
+        }
+        rows => rows?,
+    };
+    Ok(match rows {
         Rows::Account(account) => account.map(|account| *account),
         Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_) => None,
     })

@@ -8,7 +8,7 @@ use ractor::{Actor, ActorProcessingErr, SpawnErr};
 use crate::{
     model::{Cause, Incarnation, SessionId},
     persistence::{Stored, replay},
-    port::{Journal, JournalError, ReadError, Write},
+    port::{Journal, JournalError, Read, ReadError, Rows, Write},
     session::{Arguments, CallTasks, Session},
     supervisor::{
         burial::write,
@@ -162,6 +162,9 @@ pub(super) async fn open(
         Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
         Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),
     };
+    if let Some(why) = opened.unreadable {
+        return Err(Unopened::Unreadable(why));
+    }
     let folded = AssertUnwindSafe(fold(journal, session)).catch_unwind().await;
     let dormant = folded.unwrap_or_else(|_| {
         Err(Unopened::Unreadable("reading its journal makes this program panic".into()))
@@ -170,7 +173,22 @@ pub(super) async fn open(
         let (read, last) = (dormant.last(), opened.last);
         return Err(Unopened::Unreadable(format!("its journal has {read} records of {last}")));
     }
+    check_account(journal, &dormant).await?;
     Ok((dormant, opened.incarnation, !opened.inbox.is_empty()))
+}
+
+/// Whether the run under way has an account that can be read: nothing it does could be booked otherwise.
+async fn check_account(journal: &dyn Journal, dormant: &Dormant) -> Result<(), Unopened> {
+    let Some(standing) = dormant.standing() else { return Ok(()) };
+    match journal.read(Read::Account(standing.run.into())).await {
+        Err(error @ ReadError::Row { .. }) => Err(Unopened::Unreadable(error.to_string())),
+        Err(error @ (ReadError::Unavailable(_) | ReadError::Record { .. })) => Err(error.into()),
+        Ok(Rows::Account(None)) => Err(Unopened::Unreadable(format!("run {} has no account", standing.run))),
+        Ok(Rows::Account(Some(_))) => Ok(()),
+        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_)) => {
+            Err(other_question())
+        }
+    }
 }
 
 async fn fold(journal: &dyn Journal, session: SessionId) -> Result<Dormant, Unopened> {

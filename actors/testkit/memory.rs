@@ -150,7 +150,8 @@ impl Store {
         self.revivals += 1;
         self.open.insert(session, self.revivals);
         let incarnation = Incarnation { epoch: self.epoch, revival: self.revivals };
-        let opened = Opened { incarnation, last: self.end(session), inbox: self.inbox_of(session) };
+        let (last, inbox) = (self.end(session), self.inbox_of(session));
+        let opened = Opened { incarnation, last, inbox, unreadable: None };
         if planted(Mutation::ForgetInbox) {
             self.inbox.retain(|(of, _), _| *of != session);
         }

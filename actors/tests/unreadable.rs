@@ -3,10 +3,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use hermod_actors::{
     NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
-    model::{Answer, AssistantMessage, Cause, Finish, Message, Opaque, Outcome, SessionId},
-    port::{Journal, Read, Rows},
+    model::{Answer, AssistantMessage, Body, Cause, DecodeError, Finish, Opaque, Outcome, Record, SessionId},
+    port::{Journal, JournalError, Read, ReadError, Refusal, Rows, Write, Written},
     testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
 use serde_json::json;
@@ -15,7 +19,8 @@ use serde_json::json;
 fn too_deep() -> AssistantMessage {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
-    let opaque: Opaque = serde_json::from_value(json!({ "origin": origin, "parts": [deep] })).unwrap();
+    let opaque: Opaque = serde_json::from_value(json!({ "origin": origin, "parts": [deep] }))
+        .expect("a value has no limit of depth");
     AssistantMessage { text: "deep".into(), opaque: Some(Arc::new(opaque)), ..AssistantMessage::default() }
 }
 
@@ -37,19 +42,43 @@ async fn is_readable(journal: &MemoryJournal, session: SessionId) -> bool {
     matches!(journal.read(all).await, Ok(Rows::Records(records)) if !records.is_empty())
 }
 
+/// A store that refuses to accept one task, as it would a record that it could not read back.
+#[derive(Debug)]
+struct Refusing(MemoryJournal);
+
+impl Journal for Refusing {
+    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+        let is_bad = |record: &Arc<Record>| matches!(&record.body, Body::RunAccepted(accepted) if &*accepted.input == "bad");
+        match &batch[..] {
+            [Write::Append(append)] if append.records.iter().any(is_bad) => {
+                let error = DecodeError::Malformed("it is bad".into());
+                let refusal = Refusal::Unreadable { kind: "run.accepted", error };
+                ready(Ok(vec![Written::Refused(refusal)])).boxed()
+            }
+            _ => self.0.commit(batch),
+        }
+    }
+
+    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+        self.0.read(what)
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_task_that_could_not_be_read_back_is_refused() {
+async fn a_task_that_could_not_be_read_back_is_refused_and_its_session_goes_on() {
     let journal = MemoryJournal::new();
-    let runtime = start(&journal).await;
-    let history = vec![Message::User("a".into()), Message::Assistant(Arc::new(too_deep()))];
-    let session = SessionChoice::Key("k".into());
-    let request = RunRequest { history, session: session.clone(), ..RunRequest::new("go on") };
-    let refused = runtime.submit(request).await.unwrap_err();
-    let RunError::NotAccepted(NotAccepted::Unreadable(why)) = &refused else { panic!("{refused}") };
-    assert!(why.contains("run.accepted") && why.contains("recursion limit"), "{why}");
-    let next = runtime.run(RunRequest { session, ..RunRequest::new("go on") }).await.unwrap();
-    assert_eq!(next.ended.outcome, Outcome::Completed);
-    assert!(is_readable(&journal, next.session).await);
+    let provider = ScriptedProvider::new(Duration::from_millis(1), |_| Ok(says("done")));
+    let refusing: Arc<dyn Journal> = Arc::new(Refusing(journal.clone()));
+    let runtime = Runtime::start(world(refusing, provider, vec![])).await.expect("the runtime starts");
+    let to = |text: &str| RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new(text) };
+    for before in ["first", "second"] {
+        let refused = runtime.submit(to("bad")).await.unwrap_err();
+        let RunError::NotAccepted(NotAccepted::Unreadable(why)) = &refused else { panic!("{refused}") };
+        assert_eq!(why, "record run.accepted could not be read back: not a record: it is bad");
+        let next = runtime.run(to(before)).await.unwrap();
+        assert_eq!(next.ended.outcome, Outcome::Completed);
+        assert!(is_readable(&journal, next.session).await);
+    }
 }
 
 #[tokio::test(start_paused = true)]

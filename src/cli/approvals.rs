@@ -4,7 +4,6 @@ use std::{path::Path, sync::Arc};
 
 use clap::{Args, Subcommand};
 use hermod_actors::{
-    Defaults,
     model::{Awaited, Timestamp, Verdict},
     port::{Clock, Journal},
 };
@@ -132,9 +131,8 @@ async fn alone(
     (journal, state): (Arc<dyn Journal>, &Path),
 ) -> Result<Answer, Failure> {
     let reader = Reader::new(Arc::clone(&journal));
-    let (row, call) = reader.asked(call).await?;
-    let spec = (*reader.accepted(&row).await?.spec).clone();
-    let runtime = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
+    let (_, call) = reader.asked(call).await?;
+    let runtime = daemon::at_rest((journal, state)).await?;
     let decided = runtime.runtime.decide_at_rest(call, verdict).await;
     runtime.suspend(daemon::Leave::Done).await;
     Ok(Answer::Decided { call, run: Box::new(RunStatus::at_rest(decided?)) })

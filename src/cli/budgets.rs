@@ -4,7 +4,6 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use hermod_actors::{
-    Defaults,
     model::{Amounts, Awaited, Dimension, Raised, RunId, RunState},
     port::Journal,
 };
@@ -163,8 +162,7 @@ async fn alone(
 ) -> Result<Answer, Failure> {
     let reader = Reader::new(Arc::clone(&journal));
     let row = reader.run(run).await?;
-    let spec = (*reader.accepted(&row).await?.spec).clone();
-    let daemon = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
+    let daemon = daemon::at_rest((journal, state)).await?;
     let raised = daemon.runtime.raise_at_rest(row.id, by).await;
     daemon.suspend(daemon::Leave::Done).await;
     Ok(Answer::Raised(Box::new(raised?)))

@@ -102,9 +102,12 @@ impl Inquiry {
                     }
                 }
                 Reached::Store(journal) => {
-                    let page = page(journal, &session, begin).await?;
+                    let (page, damage) = page(journal, &session, begin).await?;
                     let is_last = page.len() < PAGE;
                     page.into_iter().try_for_each(tell)?;
+                    if let Some(damage) = damage {
+                        return Err(damage.into());
+                    }
                     if is_last {
                         return Ok(());
                     }
@@ -167,11 +170,15 @@ pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<Red
 }
 
 /// Some records, from the store that is open here; it is closed before anybody is told them, for that may take long.
-async fn page(journal: Arc<RedbJournal>, session: &str, from: u64) -> Result<Vec<Value>, Failure> {
+async fn page(
+    journal: Arc<RedbJournal>,
+    session: &str,
+    from: u64,
+) -> Result<(Vec<Value>, Option<Fault>), Failure> {
     let reader = Reader::new(journal);
     let session = reader.session(session).await?.id;
-    let page = reader.page(session, from, PAGE).await?;
-    Ok(page.iter().map(|(seq, record)| shown(*seq, record)).collect::<Result<_, _>>()?)
+    let (page, damage) = reader.readable_page(session, from, PAGE).await?;
+    Ok((page.iter().map(|(seq, record)| shown(*seq, record)).collect::<Result<_, _>>()?, damage))
 }
 
 /// Answers from the store that is open here.

@@ -184,6 +184,7 @@ pub(crate) fn detail(detail: &RunDetail) -> Value {
     object.insert("input".into(), detail.input.as_str().into());
     object.insert("said".into(), detail.said.as_deref().into());
     object.insert("spec".into(), with_dollars(json!(detail.spec)));
+    object.extend(detail.unreadable.as_ref().map(|why| ("unreadable".to_owned(), why.as_str().into())));
     Value::Object(object)
 }
 

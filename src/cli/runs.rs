@@ -101,7 +101,8 @@ fn took(row: &RunRow) -> String {
 
 fn shown(detail: &RunDetail, now: Timestamp) -> String {
     let row = &detail.row;
-    let chain: Vec<_> = detail.spec.chain.iter().map(ToString::to_string).collect();
+    let (Some(spec), None) = (&detail.spec, &detail.unreadable) else { return unreadable(detail) };
+    let chain: Vec<_> = spec.chain.iter().map(ToString::to_string).collect();
     let cause = row.ended.as_ref().map_or_else(|| state(row), ToString::to_string);
     let cost = match (detail.cost, detail.unpriced.as_slice()) {
         (Some(cost), _) => dollars(cost),
@@ -125,8 +126,25 @@ fn shown(detail: &RunDetail, now: Timestamp) -> String {
         row.usage.input_tokens,
         row.usage.output_tokens,
         chain.join(", "),
-        detail.spec.workspace,
+        spec.workspace,
         detail.input,
         detail.said.as_deref().unwrap_or("-"),
+    )
+}
+
+/// A run of which only the row is known.
+fn unreadable(detail: &RunDetail) -> String {
+    let row = &detail.row;
+    format!(
+        "run         {}\nsession     {}\nstate       {}\naccepted    {}\ntook        {}\nunreadable  {}\n\
+         remedy      `hermod stop {}` ends the run if it is unfinished, `hermod store repair {}` sets its session aside\n",
+        row.id,
+        row.session,
+        row.ended.as_ref().map_or_else(|| state(row), ToString::to_string),
+        rfc3339(row.accepted_at),
+        took(row),
+        detail.unreadable.as_deref().unwrap_or("what it was given is not known"),
+        row.id,
+        row.session,
     )
 }

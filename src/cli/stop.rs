@@ -4,7 +4,6 @@ use std::{path::Path, sync::Arc};
 
 use clap::Args;
 use hermod_actors::{
-    Defaults,
     model::{RunRow, RunState},
     port::{Journal, Read},
 };
@@ -114,15 +113,14 @@ async fn stop(target: &Target, inquiry: &Inquiry) -> Result<Vec<RunRow>, Failure
 async fn alone(target: &Target, journal: Arc<dyn Journal>, state: &Path) -> Result<Vec<RunRow>, Failure> {
     let reader = Reader::new(Arc::clone(&journal));
     let rows = target.rows(&reader).await?;
-    let Some(open) = rows.iter().find(|row| row.state != RunState::Ended) else {
+    if rows.iter().all(|row| row.state == RunState::Ended) {
         if matches!(target, Target::All) {
             // Commands may outlive their runs, and the store that knew these.
             Runner::new(daemon::OWN_PROGRAM, state).sweep(|_| false).await;
         }
         return Ok(rows);
-    };
-    let spec = (*reader.accepted(open).await?.spec).clone();
-    let daemon = daemon::at_rest((journal, state), Defaults::fixed(spec, "")).await?;
+    }
+    let daemon = daemon::at_rest((journal, state)).await?;
     let stopped = hold::stop(&daemon.runtime, rows).await;
     daemon.suspend(daemon::Leave::Done).await;
     Ok(stopped?)

@@ -197,14 +197,24 @@ impl Desk {
     }
 
     async fn run(&self, id: &str) -> Result<Answer, Fault> {
-        let row = self.reader.counted(self.reader.run(id).await?).await?;
-        let accepted = self.reader.accepted(&row).await?;
+        let row = self.reader.run(id).await?;
+        if let Some(why) = self.reader.quarantined(row.session).await? {
+            return Ok(Answer::Run(Box::new(RunDetail::unreadable(self.status(row).await, why))));
+        }
+        let row = self.reader.counted(row).await?;
+        let accepted = match self.reader.accepted(&row).await {
+            Err(fault) if fault.kind == FaultKind::Store => {
+                return Ok(Answer::Run(Box::new(RunDetail::unreadable(self.status(row).await, fault.text))));
+            }
+            accepted => accepted?,
+        };
         let said = self.reader.said(&row).await?;
         let bill = self.reader.bill(&row).await?;
-        let (input, spec) = (accepted.input.to_string(), (*accepted.spec).clone());
+        let (input, spec) = (accepted.input.to_string(), Some((*accepted.spec).clone()));
         let (cost, unpriced) = (bill.nano_usd(), bill.unpriced().to_vec());
         let (waits, row) = (self.waits(&row).await?, self.status(row).await);
-        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec, cost, unpriced, waits })))
+        let unreadable = None;
+        Ok(Answer::Run(Box::new(RunDetail { row, input, said, spec, cost, unpriced, waits, unreadable })))
     }
 
     fn vitals(&self) -> Option<Vitals> {
@@ -251,13 +261,16 @@ impl Desk {
         let session = self.reader.session(id).await?.id;
         let mut next = from;
         loop {
-            let page = self.reader.page(session, next, PAGE).await?;
+            let (page, damage) = self.reader.readable_page(session, next, PAGE).await?;
             let more = page.len() == PAGE;
             for (seq, record) in page {
                 next = seq + 1;
                 if !send(to, Answer::Record(shown(seq, &record)?)).await {
                     return Ok(None);
                 }
+            }
+            if let Some(damage) = damage {
+                return Err(damage);
             }
             if !more {
                 return Ok(Some(Answer::End {}));

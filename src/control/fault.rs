@@ -1,6 +1,6 @@
 use std::fmt;
 
-use hermod_actors::{NotAccepted, RunError, Terminated};
+use hermod_actors::{NotAccepted, RunError, Terminated, port::ReadError};
 use serde::{Deserialize, Serialize};
 
 /// Why there is no answer.
@@ -74,6 +74,13 @@ impl From<RunError> for Fault {
             | RunError::Terminated(Terminated::Suspended | Terminated::Actor { .. })
             | RunError::NotCompleted(_) => FaultKind::Internal,
         };
-        Self::new(kind, error.to_string())
+        let remedy = if let RunError::Read(ReadError::Record { session, .. }) = &error {
+            format!("; `hermod store repair {session}` sets this session aside, and all others stay")
+        } else if matches!(&error, RunError::Read(ReadError::Row { .. })) {
+            "; `hermod store check` names its session, and `hermod store repair` sets that aside".to_owned()
+        } else {
+            String::new()
+        };
+        Self::new(kind, format!("{error}{remedy}"))
     }
 }

@@ -264,8 +264,8 @@ pub struct RunDetail {
     pub input: String,
     /// What the model said last.
     pub said: Option<String>,
-    /// With what it was accepted.
-    pub spec: RunSpec,
+    /// With what it was accepted; `None` if its session cannot be read.
+    pub spec: Option<RunSpec>,
     /// What its model calls have cost, in nano-dollars; `None` if that is not known of all of them.
     #[serde(default)]
     pub cost: Option<u64>,
@@ -275,6 +275,25 @@ pub struct RunDetail {
     /// What it waits for; nothing if it has ended.
     #[serde(default)]
     pub waits: Vec<Wait>,
+    /// Why its session cannot be read: then only the row is known. `None` if it can.
+    #[serde(default)]
+    pub unreadable: Option<String>,
+}
+
+impl RunDetail {
+    /// What is known of a run whose session cannot be read, and why it cannot.
+    pub fn unreadable(row: RunStatus, why: String) -> Self {
+        Self {
+            row,
+            input: String::new(),
+            said: None,
+            spec: None,
+            cost: None,
+            unpriced: Vec::new(),
+            waits: Vec::new(),
+            unreadable: Some(why),
+        }
+    }
 }
 
 /// A call about which a person is asked.

@@ -196,13 +196,19 @@ impl Reader {
 
     /// At most `max` records of a session, from `from` on.
     pub async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, Fault> {
-        match self.read(Read::Records { session, from, max }).await? {
+        self.stored(session, from, max).await.map_err(|error| RunError::Read(error).into())
+    }
+
+    async fn stored(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, ReadError> {
+        // Short reads are ready at once: many in a row would let nobody else have a turn.
+        tokio::task::coop::consume_budget().await;
+        match self.0.read(Read::Records { session, from, max }).await? {
             Rows::Records(page) => {
                 let own = |stored: StoredRecord| (stored.seq, Arc::unwrap_or_clone(stored.record));
                 Ok(page.into_iter().map(own).collect())
             }
             Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
-                Err(other_question())
+                Err(ReadError::Unavailable("the journal answered another question".into()))
             }
         }
     }
@@ -250,12 +256,46 @@ impl Reader {
 
     /// The record that accepted a run.
     pub async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, Fault> {
-        match self.page(row.session, row.first, 1).await?.pop() {
-            Some((_, Record { body: Body::RunAccepted(accepted), .. })) => Ok(*accepted),
-            Some(_) | None => {
-                Err(unreadable(format!("record {} of session {} accepts no run", row.first, row.session)))
-            }
+        if let Some((_, Record { body: Body::RunAccepted(accepted), .. })) =
+            self.page(row.session, row.first, 1).await?.pop()
+            && accepted.run == row.id
+        {
+            return Ok(*accepted);
         }
+        // The row is one in place of a lost one, which knows no record.
+        let mut found = None;
+        self.records(row.session, 1, |(_, record)| {
+            if let Body::RunAccepted(accepted) = record.body
+                && accepted.run == row.id
+            {
+                found = Some(*accepted);
+            }
+            Ok::<(), Fault>(())
+        })
+        .await?;
+        found
+            .ok_or_else(|| unreadable(format!("no record of session {} accepts run {}", row.session, row.id)))
+    }
+
+    /// At most `max` records of a session from `from` on, and why the record behind them cannot be read, if one cannot.
+    pub async fn readable_page(
+        &self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<(Vec<Stored>, Option<Fault>), Fault> {
+        let error = match self.stored(session, from, max).await {
+            Ok(page) => return Ok((page, None)),
+            Err(error) => error,
+        };
+        let ReadError::Record { seq, .. } = &error else { return Err(RunError::Read(error).into()) };
+        let before = usize::try_from(seq.saturating_sub(from)).unwrap_or(usize::MAX);
+        let page = match before {
+            0 => Vec::new(),
+            // Without the row that the records before it are found by, there are none.
+            _ => self.page(session, from, before).await.unwrap_or_default(),
+        };
+        Ok((page, Some(RunError::Read(error).into())))
     }
 
     /// A run's row with the counts as they are now: the row of an unfinished run is as old as its last change of state.

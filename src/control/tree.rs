@@ -60,7 +60,11 @@ impl Forest {
         (reader, vitals): (&Reader, Option<&Vitals>),
         mut run: RunRow,
     ) -> Result<(Node, Vec<RunId>), Fault> {
-        let account = reader.account(run.account).await?;
+        // An account that cannot be read must not hide the runs.
+        let account = reader.account(run.account).await.unwrap_or_else(|fault| {
+            tracing::warn!(run = %run.id, %fault, "its account cannot be read");
+            None
+        });
         let seen = self.0.entry(run.session).or_insert_with(|| Seen::new(run.session));
         let is_open = run.state != RunState::Ended;
         // Of a run that has ended there is nothing new.

@@ -68,6 +68,14 @@ impl World {
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
 
+    /// Runs to success, and a warning that contains `part`.
+    #[track_caller]
+    pub fn warns(&self, args: &[&str], part: &str) {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+    }
+
     /// The records of a session.
     #[track_caller]
     pub fn journal(&self, session: &str) -> Vec<Value> {

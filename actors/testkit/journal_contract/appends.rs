@@ -240,6 +240,7 @@ pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
         flaw: None,
         fallback: None,
         usage: None,
+        anomaly: None,
     };
     let body = Body::ModelAnswered(Box::new(answered));
     let bad = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });

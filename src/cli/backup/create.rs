@@ -24,6 +24,11 @@ pub(super) async fn execute(dir: PathBuf, form: Form, inquiry: &Inquiry) -> Resu
     for damage in &manifest.damage {
         say(format!("damaged   in the store itself, and so in its backup: {damage}"));
     }
+    if !manifest.damage.is_empty() {
+        say(
+            "warning   the backup is a true copy of a damaged store; `hermod store repair --all` sets damaged sessions aside",
+        );
+    }
     match form {
         Form::Json => print_json(&object(&dir, &manifest))?,
         Form::Text => {
@@ -31,7 +36,7 @@ pub(super) async fn execute(dir: PathBuf, form: Form, inquiry: &Inquiry) -> Resu
             say("not in it configuration and credentials: keep them elsewhere");
         }
     }
-    Ok(if manifest.damage.is_empty() { Exit::Ok } else { Exit::Store })
+    Ok(Exit::Ok)
 }
 
 /// How often a backup that a holder was making is found to be made still, before that is told.

@@ -139,6 +139,17 @@ impl<'a> Crowd<'a> {
         let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
         let first = open.map(|row| row.first).min().unwrap_or(1);
         self.revived.insert(session, false);
+        let runtime = self.runtime;
+        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        for row in open.filter(|row| row.state != RunState::Ended).cloned() {
+            // Of a journal that has lost its records, those that end its runs may have numbers that are not listened to.
+            self.ends.push(Box::pin(async move {
+                if runtime.has_acceptance(&row).await {
+                    future::pending::<()>().await;
+                }
+                (row.id, runtime.wait(row.id, None).await.map(drop))
+            }));
+        }
         self.heard.push(listen(session, self.runtime.watch(session, first)));
         Ok(self.runtime.revive(session)?)
     }

@@ -65,7 +65,10 @@ fn text(checked: &Checked) -> String {
         (0, _) => "nothing is damaged".to_owned(),
         (told, more) => {
             let all = told + more;
-            format!("{told} of {all} places that are damaged are named; restore the folder from a backup")
+            format!(
+                "{told} of {all} places that are damaged are named; `hermod store repair --all` sets damaged sessions aside, \
+                 or restore the folder from a backup"
+            )
         }
     }
 }

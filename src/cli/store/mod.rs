@@ -2,6 +2,7 @@
 
 mod check;
 mod footprint;
+mod repair;
 
 use clap::{Args, Subcommand};
 
@@ -21,12 +22,14 @@ pub(crate) struct StoreArgs {
 enum Verb {
     Check(check::CheckArgs),
     Footprint(footprint::FootprintArgs),
+    Repair(repair::RepairArgs),
 }
 
 /// Does what is asked for.
 pub(crate) async fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, Failure> {
     match args.verb {
         Verb::Check(args) => check::execute(&args, variables),
+        Verb::Repair(args) => repair::execute(&args, variables).await,
         Verb::Footprint(args) => footprint::execute(&args, variables).await.map(|()| Exit::Ok),
     }
 }

@@ -203,8 +203,8 @@ impl<'t> Batch<'t> {
         }
         let open = self.tables.open_runs.open()?;
         match row.state {
-            RunState::Ended if !new => drop(open.remove(id)?),
-            RunState::Ended => {}
+            // Also of a run without a row: that was lost, and the run is listed still.
+            RunState::Ended => drop(open.remove(id)?),
             RunState::Queued | RunState::Running | RunState::Parked => {
                 if open.get(id)?.is_none() {
                     open.insert(id, ())?;
@@ -232,7 +232,7 @@ impl<'t> Batch<'t> {
     }
 
     fn take_over(&mut self, session: SessionId) -> Result<Opened, Stop> {
-        let inbox = self.inbox(session)?;
+        let (inbox, unreadable) = self.inbox(session)?;
         let tail = self.tail(session)?;
         // The next process begins a new epoch.
         let revival = self.memory.revivals.checked_add(1).ok_or_else(Fault::opened_too_often)?;
@@ -240,7 +240,7 @@ impl<'t> Batch<'t> {
         let open = Open { revival, tail };
         self.memory.open.insert(session, open);
         let incarnation = Incarnation { epoch: self.memory.epoch, revival };
-        Ok(Opened { incarnation, last: open.tail.last, inbox })
+        Ok(Opened { incarnation, last: open.tail.last, inbox, unreadable })
     }
 
     fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, Stop> {
@@ -266,19 +266,22 @@ impl<'t> Batch<'t> {
             .map_or(Tail::default(), |tail| Tail::of(tail.value())))
     }
 
-    fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, Stop> {
+    /// The rows that can be read, and why another one cannot.
+    fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), Stop> {
         let bits = session.bits();
-        let mut rows = Vec::new();
+        let (mut rows, mut unreadable) = (Vec::new(), None);
         for row in self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))? {
             let (key, value) = row?;
             let id = key.value().1;
-            let item = read::item(self.spiller.blobs(), value.value()).map_err(|error| {
-                let error = error.into_text();
-                Refusal::Malformed(format!("row {id} of the inbox of {session} cannot be read: {error}"))
-            })?;
-            rows.push(InboxRow { id, item });
+            match read::item(self.spiller.blobs(), value.value()) {
+                Ok(item) => rows.push(InboxRow { id, item }),
+                Err(error) => {
+                    let error = error.into_text();
+                    unreadable = Some(format!("row {id} of the inbox of {session} cannot be read: {error}"));
+                }
+            }
         }
-        Ok(rows)
+        Ok((rows, unreadable))
     }
 }
 

@@ -41,6 +41,9 @@ struct Backwards {
     range: Option<Range<'static, u64, &'static [u8]>>,
 }
 
+/// A row of an index, as it is stored.
+type Stored<'t> = AccessGuard<'t, &'static [u8]>;
+
 /// A row of the log and its place.
 type PlacedRow = (u64, AccessGuard<'static, &'static [u8]>);
 
@@ -114,9 +117,9 @@ impl Reader {
                 let row = id.map(|id| self.session(id)).transpose()?.flatten();
                 Rows::Sessions(row.into_iter().collect())
             }
-            Read::Sessions { max } => Rows::Sessions(self.youngest(SESSIONS, "sessions", *max)?),
+            Read::Sessions { max } => Rows::Sessions(self.youngest(SESSIONS, *max, Self::session_row)?),
             Read::Run(id) => Rows::Runs(self.run(*id)?.into_iter().collect()),
-            Read::Runs { session: None, max } => Rows::Runs(self.youngest(RUNS, "runs", *max)?),
+            Read::Runs { session: None, max } => Rows::Runs(self.youngest(RUNS, *max, Self::run_row)?),
             Read::Runs { session: Some(session), max } => Rows::Runs(self.runs_of(*session, *max)?),
             Read::OpenRuns => Rows::Runs(self.open_runs()?),
             Read::RunOfKey(key) => {
@@ -153,7 +156,11 @@ impl Reader {
         let bits = session.bits();
         let mut rows = Vec::new();
         let Some(tail) = self.open(TAILS)?.get(bits)?.map(|tail| Tail::of(tail.value())) else {
-            return Ok(rows);
+            let has_run = self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.next();
+            return match has_run.transpose()? {
+                Some(_) => Err(damaged(session, from, "nothing says where the session ends".to_owned())),
+                None => Ok(rows),
+            };
         };
         if self.left.is_some() && end.min(tail.last).saturating_sub(from) > MANY {
             return Err(Halt::Long);
@@ -199,26 +206,49 @@ impl Reader {
 
     fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, Halt> {
         let row = self.open(SESSIONS)?.get(id.bits())?;
-        row.map(|row| self.json("sessions", &row)).transpose()
+        row.map(|row| self.session_row(id.bits(), &row)).transpose()
     }
 
     fn run(&mut self, id: RunId) -> Result<Option<RunRow>, Halt> {
-        let row = self.open(RUNS)?.get(id.bits())?;
-        row.map(|row| self.json("runs", &row)).transpose()
+        match self.open(RUNS)?.get(id.bits())? {
+            Some(row) => self.run_row(id.bits(), &row).map(Some),
+            // Only an unfinished one is looked for elsewhere: to be asked for what is not there must stay cheap.
+            None if self.open(OPEN_RUNS)?.get(id.bits())?.is_some() => {
+                self.lost_run(id.bits(), format!("run {id} has no row")).map(Some)
+            }
+            None => Ok(None),
+        }
     }
 
-    fn youngest<T: DeserializeOwned>(
+    fn youngest<T>(
         &mut self,
         table: TableDefinition<u128, &'static [u8]>,
-        name: &'static str,
         max: usize,
+        row: impl Fn(&mut Self, u128, &Stored<'_>) -> Result<T, Halt>,
     ) -> Result<Vec<T>, Halt> {
         let mut rows = Vec::new();
-        for row in self.open(table)?.iter()?.rev().take(max) {
-            rows.push(self.json(name, &row?.1)?);
+        let table = self.open(table)?;
+        for stored in table.iter()?.rev().take(max) {
+            let (id, stored) = stored?;
+            rows.push(row(self, id.value(), &stored)?);
         }
         rows.reverse();
         Ok(rows)
+    }
+
+    /// A session's row. One that cannot be read is made up of what names the session elsewhere: it must not hide others.
+    fn session_row(&mut self, id: u128, stored: &Stored<'_>) -> Result<SessionRow, Halt> {
+        match self.json("sessions", stored) {
+            Err(Halt::Failed(ReadError::Row { .. })) => self.lost_session(id),
+            row => row,
+        }
+    }
+
+    fn run_row(&mut self, id: u128, stored: &Stored<'_>) -> Result<RunRow, Halt> {
+        match self.json("runs", stored) {
+            Err(Halt::Failed(error @ ReadError::Row { .. })) => self.lost_run(id, error.to_string()),
+            row => row,
+        }
     }
 
     fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, Halt> {
@@ -228,7 +258,7 @@ impl Reader {
             ids.push(row?.0.value().1);
         }
         ids.reverse();
-        self.runs("runs_by_session", ids)
+        self.runs(ids)
     }
 
     fn open_runs(&mut self) -> Result<Vec<RunRow>, Halt> {
@@ -236,18 +266,15 @@ impl Reader {
         for row in self.open(OPEN_RUNS)?.iter()? {
             ids.push(row?.0.value());
         }
-        self.runs("open_runs", ids)
+        self.runs(ids)
     }
 
-    /// The rows of runs that `index` names.
-    fn runs(&mut self, index: &'static str, ids: Vec<u128>) -> Result<Vec<RunRow>, Halt> {
+    /// The rows of runs that an index names.
+    fn runs(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, Halt> {
         let runs = self.open(RUNS)?;
-        let row = |id| {
-            let row = runs.get(id)?.ok_or_else(|| {
-                let error = format!("run {} has no row", RunId::from_bits(id));
-                ReadError::Row { table: index, error }
-            })?;
-            self.json("runs", &row)
+        let row = |id| match runs.get(id)? {
+            Some(row) => self.run_row(id, &row),
+            None => self.lost_run(id, format!("run {} has no row", RunId::from_bits(id))),
         };
         ids.into_iter().map(row).collect()
     }
@@ -277,18 +304,14 @@ impl Reader {
         Ok(rows)
     }
 
-    fn json<T: DeserializeOwned>(
-        &mut self,
-        table: &'static str,
-        row: &AccessGuard<&'static [u8]>,
-    ) -> Result<T, Halt> {
+    fn json<T: DeserializeOwned>(&mut self, table: &'static str, row: &Stored<'_>) -> Result<T, Halt> {
         self.spend(row.value())?;
         let value: Cow<[u8]> = self.blobs.resolve(row.value()).map_err(|error| unreadable(table, error))?;
         serde_json::from_slice(&value)
             .map_err(|error| ReadError::Row { table, error: error.to_string() }.into())
     }
 
-    fn open<K: redb::Key, V: redb::Value>(
+    pub(super) fn open<K: redb::Key, V: redb::Value>(
         &self,
         table: TableDefinition<K, V>,
     ) -> Result<ReadOnlyTable<K, V>, Halt> {

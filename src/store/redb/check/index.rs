@@ -1,7 +1,9 @@
 //! Rows beside the log: whether each can be read, and agrees with the records.
 
+use std::collections::BTreeMap;
+
 use hermod_actors::model::{ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
-use redb::{ReadableTable, TableError};
+use redb::{ReadTransaction, ReadableTable, TableError};
 use serde::de::IgnoredAny;
 
 use super::{
@@ -23,13 +25,15 @@ pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     open_runs(pass, facts)?;
     keys(pass, facts)?;
     let txn = pass.txn;
+    let owners = owners(txn)?;
     for account in txn.open_table(ACCOUNTS)?.iter()? {
         let (id, account) = account?;
         pass.heard(account.value().len())?;
         pass.checked.counts.accounts += 1;
         if let Err(why) = accounts::decode(account.value()) {
-            let what = format!("the account of run {}: {why}", RunId::from_bits(id.value()));
-            pass.damage(Damage::store("accounts", what));
+            let run = RunId::from_bits(id.value());
+            let what = format!("the account of run {run}: {why}");
+            pass.damage(of_run(&owners, run, "accounts", what));
         }
     }
     models(pass)?;
@@ -44,6 +48,24 @@ pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// The session of each run, as its session lists it.
+fn owners(txn: &ReadTransaction) -> Result<BTreeMap<RunId, SessionId>, Fault> {
+    let mut owners = BTreeMap::new();
+    for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
+        let (session, run) = row?.0.value();
+        owners.insert(RunId::from_bits(run), SessionId::from_bits(session));
+    }
+    Ok(owners)
+}
+
+/// Damage of the session of a run; of the store, if no session lists the run.
+fn of_run(owners: &BTreeMap<RunId, SessionId>, run: RunId, table: &'static str, what: String) -> Damage {
+    match owners.get(&run) {
+        Some(session) => Damage::of(*session, table, what),
+        None => Damage::store(table, what),
+    }
 }
 
 fn models(pass: &mut Pass<'_>) -> Result<(), Fault> {
@@ -128,6 +150,7 @@ fn runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     let txn = pass.txn;
     let (rows, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
     let (open, by_session) = (txn.open_table(OPEN_RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
+    let owners = owners(txn)?;
     for row in rows.iter()? {
         let (id, row) = row?;
         pass.heard(row.value().len())?;
@@ -136,7 +159,7 @@ fn runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
         let row = match pass.json::<RunRow>(row.value()) {
             Ok(row) => row,
             Err(why) => {
-                pass.damage(Damage::store("runs", format!("the row of run {run}: {why}")));
+                pass.damage(of_run(&owners, run, "runs", format!("the row of run {run}: {why}")));
                 continue;
             }
         };
@@ -203,6 +226,7 @@ fn runs_by_session(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
 fn open_runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     let txn = pass.txn;
     let rows = txn.open_table(RUNS)?;
+    let owners = owners(txn)?;
     for row in txn.open_table(OPEN_RUNS)?.iter()? {
         let id = row?.0.value();
         pass.heard(ROW)?;
@@ -212,7 +236,7 @@ fn open_runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
             let what = format!("run {run} has no row");
             pass.damage(match facts.runs.get(&run) {
                 Some(known) => Damage::of(known.session, "open_runs", what),
-                None => Damage::store("open_runs", what),
+                None => of_run(&owners, run, "open_runs", what),
             });
         }
     }

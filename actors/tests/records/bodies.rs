@@ -1,0 +1,108 @@
+//! An arbitrary body of each kind.
+
+use hermod_actors::model::{
+    Answerer, ApprovalAnswered, ApprovalRequested, Body, BudgetRaised, CallEnded, CallLost, CallStarted,
+    ChildEnded, Kind, LateSettled, MessageSteered, ModelWaiting, RunEnded, RunExhausted, RunReopened,
+    RunStopping, SessionOpened, SessionRevived, SummaryStarted, Verdict, WhyAgain,
+};
+use proptest::{prelude::*, sample::select};
+
+use super::{
+    parts::{
+        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, not_answered,
+        place, raised, started, summary_answered, todo,
+    },
+    values::{
+        Made, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text, time, usage,
+    },
+};
+
+/// Bodies of a kind. Exhaustive: a kind without a strategy does not compile.
+pub(crate) fn body(kind: Kind) -> Made<Body> {
+    match kind {
+        Kind::SessionOpened => (shared(), shared(), incarnation(), text())
+            .prop_map(|(key, prompt, incarnation, boot)| {
+                Body::SessionOpened(SessionOpened { key, prompt, incarnation, boot })
+            })
+            .boxed(),
+        Kind::SessionRevived => (incarnation(), text())
+            .prop_map(|(incarnation, boot)| Body::SessionRevived(SessionRevived { incarnation, boot }))
+            .boxed(),
+        Kind::RunAccepted => accepted().prop_map(|body| Body::RunAccepted(Box::new(body))).boxed(),
+        Kind::RunStopping => {
+            (run(), ended()).prop_map(|(run, ended)| Body::RunStopping(RunStopping { run, ended })).boxed()
+        }
+        Kind::RunEnded => (run(), ended(), small(), usage())
+            .prop_map(|(run, ended, iterations, usage)| {
+                Body::RunEnded(RunEnded { run, ended, iterations, usage })
+            })
+            .boxed(),
+        Kind::RunExhausted => (run(), allowance())
+            .prop_map(|(run, refusal)| Body::RunExhausted(RunExhausted { run, refusal }))
+            .boxed(),
+        Kind::RunReopened => (run(), small(), raised())
+            .prop_map(|(run, leg, by)| Body::RunReopened(RunReopened { run, leg, by }))
+            .boxed(),
+        Kind::BudgetRaised => {
+            (run(), raised()).prop_map(|(run, by)| Body::BudgetRaised(BudgetRaised { run, by })).boxed()
+        }
+        Kind::ModelStarted => started().prop_map(Body::ModelStarted).boxed(),
+        Kind::ModelAnswered => answered().prop_map(|body| Body::ModelAnswered(Box::new(body))).boxed(),
+        Kind::ModelFailed => failed().prop_map(Body::ModelFailed).boxed(),
+        Kind::LateSettled => (call(), small(), usage(), maybe(number()), amounts(), anomaly())
+            .prop_map(|(call, attempt, usage, usd, booked, anomaly)| {
+                Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly })
+            })
+            .boxed(),
+        Kind::ModelWaiting => (call(), small(), time(), list(not_answered()))
+            .prop_map(|(call, attempt, until, skipped)| {
+                Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped: skipped.into() })
+            })
+            .boxed(),
+        Kind::ContextCompacted => compacted().prop_map(|body| Body::ContextCompacted(Box::new(body))).boxed(),
+        Kind::SummaryStarted => (started(), place(), place())
+            .prop_map(|(asked, upto, to)| Body::SummaryStarted(Box::new(SummaryStarted { asked, upto, to })))
+            .boxed(),
+        Kind::SummaryAnswered => summary_answered().prop_map(Body::SummaryAnswered).boxed(),
+        Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
+        Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
+        Kind::CallStarted => (call(), small(), incarnation(), shared(), list(child()))
+            .prop_map(|(call, attempt, incarnation, boot, children)| {
+                let children = children.into();
+                Body::CallStarted(CallStarted { call, attempt, incarnation, boot, children })
+            })
+            .boxed(),
+        Kind::CallEnded => (call(), small(), call_end())
+            .prop_map(|(call, attempt, end)| Body::CallEnded(CallEnded { call, attempt, end }))
+            .boxed(),
+        Kind::CallLost => {
+            let why =
+                select(vec![WhyAgain::Lost, WhyAgain::Interrupted, WhyAgain::NeverBegun, WhyAgain::InDoubt]);
+            (call(), small(), why)
+                .prop_map(|(call, attempt, why)| Body::CallLost(CallLost { call, attempt, why }))
+                .boxed()
+        }
+        Kind::MessageSteered => (run(), shared(), run())
+            .prop_map(|(run, text, next)| Body::MessageSteered(MessageSteered { run, text, next }))
+            .boxed(),
+        Kind::ApprovalRequested => (call(), small(), text(), time())
+            .prop_map(|(call, attempt, question, expires_at)| {
+                Body::ApprovalRequested(ApprovalRequested { call, attempt, question, expires_at })
+            })
+            .boxed(),
+        Kind::ApprovalAnswered => {
+            let verdict = select(vec![Verdict::Allow, Verdict::Deny]);
+            (call(), verdict, select(vec![Answerer::Person, Answerer::Expiry]))
+                .prop_map(|(call, verdict, by)| {
+                    Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by })
+                })
+                .boxed()
+        }
+        Kind::ChildEnded => (call(), child(), ended(), shared(), small(), usage())
+            .prop_map(|(call, child, ended, told, iterations, usage)| {
+                Body::ChildEnded(Box::new(ChildEnded { call, child, ended, told, iterations, usage }))
+            })
+            .boxed(),
+        Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
+    }
+}

@@ -1,0 +1,175 @@
+//! What is written can be read: every kind of record, made of arbitrary arguments of the public constructors.
+
+mod bodies;
+mod parts;
+mod values;
+
+use std::sync::Arc;
+
+use hermod_actors::model::{
+    AssistantMessage, Body, CallId, Doubt, Finish, Inbox, Kind, Limits, ModelAnswered, ModelRow, Opaque,
+    Origin, Past, PastRound, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp,
+    decode, encode,
+};
+use proptest::{
+    prelude::*,
+    sample::select,
+    test_runner::{Config, TestRunner},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use self::{
+    bodies::body,
+    parts::{child, ended, parent, stop_reason},
+    values::{
+        Made, account, call, density, listed, maybe, model, number, run, session, shared, small, time, usage,
+    },
+};
+
+/// Records of each kind that are written and read.
+const CASES: u32 = 200;
+
+/// Runs `CASES` cases and expects each to be checked.
+fn each<T: std::fmt::Debug>(of: &Made<T>, check: impl Fn(T) -> Result<(), TestCaseError>) {
+    let counted = std::cell::Cell::new(0);
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let checked = runner.run(of, |made| {
+        counted.set(counted.get() + 1);
+        check(made)
+    });
+    if let Err(error) = checked {
+        panic!("{error}");
+    }
+    assert_eq!(counted.get(), CASES);
+}
+
+#[test]
+fn every_kind_of_record_can_be_read_back() {
+    for kind in Kind::ALL {
+        each(&(body(*kind), time(), number()).boxed(), |(body, at, active_ms)| {
+            prop_assert_eq!(body.kind(), *kind);
+            let record = Record { at, active_ms, body };
+            prop_assert_eq!(decode(&encode(&record)), Ok(record));
+            Ok(())
+        });
+    }
+}
+
+fn json_comes_back<T>(made: &T) -> Result<(), TestCaseError>
+where
+    T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let stored = serde_json::to_vec(made).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let read = serde_json::from_slice::<T>(&stored);
+    prop_assert_eq!(read.as_ref().map_err(ToString::to_string), Ok(made));
+    Ok(())
+}
+
+#[test]
+fn every_row_beside_the_records_can_be_read_back() {
+    let session_row =
+        (session(), shared(), time()).prop_map(|(id, key, opened_at)| SessionRow { id, key, opened_at });
+    each(&session_row.boxed(), |row| json_comes_back(&row));
+    let model_row = (model(), maybe(density()), maybe(number()), listed())
+        .prop_map(|(model, density, window, listed)| ModelRow { model, density, window, listed });
+    each(&model_row.boxed(), |row| json_comes_back(&row));
+    let state = select(vec![RunState::Queued, RunState::Running, RunState::Parked, RunState::Ended]);
+    let times = (time(), maybe(time()), maybe(time()), maybe(ended()));
+    let counts = (small(), usage(), maybe(parent()), small(), number(), number());
+    let run_row = (run(), session(), account(), state, times, counts).prop_map(
+        |(
+            id,
+            session,
+            account,
+            state,
+            (accepted_at, started_at, ended_at, ended),
+            (iterations, usage, parent, leg, first, last),
+        )| RunRow {
+            id,
+            session,
+            account,
+            state,
+            accepted_at,
+            started_at,
+            ended_at,
+            ended,
+            iterations,
+            usage,
+            parent,
+            leg,
+            first,
+            last,
+        },
+    );
+    each(&run_row.boxed(), |row| json_comes_back(&row));
+    let item = prop_oneof![
+        (call(), child()).prop_map(|(call, child)| Inbox::ChildEnded { call, child }),
+        (run(), stop_reason()).prop_map(|(run, reason)| Inbox::Stop { run, reason }),
+    ];
+    each(&item.boxed(), |item| {
+        prop_assert_eq!(Inbox::read(&item.item()), Ok(item));
+        Ok(())
+    });
+}
+
+/// A record around opaque state in the two places where it nests deepest.
+fn carriers(opaque: Opaque) -> [Body; 2] {
+    let message =
+        || Arc::new(AssistantMessage { opaque: Some(Arc::new(opaque.clone())), ..Default::default() });
+    let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 0 };
+    let answered = ModelAnswered {
+        call,
+        attempt: 1,
+        message: message(),
+        finish: Finish::Stop,
+        flaw: None,
+        fallback: None,
+        usage: None,
+        anomaly: None,
+    };
+    let round = PastRound { user: "u".into(), steps: Vec::new(), answer: message() };
+    let accepted = RunAccepted {
+        run: call.run,
+        input: "i".into(),
+        images: Arc::default(),
+        history: Arc::new(Past { rounds: vec![round], unanswered: None }),
+        spec: Arc::new(RunSpec {
+            chain: vec!["p/m".parse().expect("a model's name")],
+            traits: Vec::new(),
+            thinking: None,
+            workspace: "/w".into(),
+            task: "t".into(),
+            tools: Vec::new(),
+            schema_bytes: 0,
+            limits: Limits::default(),
+            system: None,
+            in_doubt: Doubt::default(),
+            compression: None,
+            delegation: None,
+            script: None,
+        }),
+        parent: None,
+    };
+    [Body::ModelAnswered(Box::new(answered)), Body::RunAccepted(Box::new(accepted))]
+}
+
+#[test]
+fn opaque_state_that_nests_too_deep_is_refused_and_any_other_can_be_read_back() {
+    let origin = Arc::new(Origin { provider: "p".into(), wire: "w".into(), model: "m".into() });
+    let (mut made, mut refused) = (0, 0);
+    for depth in 0..200_usize {
+        let part = (0..depth)
+            .fold(json!(1), |inner, n| if n % 2 == 0 { json!([inner]) } else { json!({ "k": inner }) });
+        let Ok(opaque) = Opaque::new(Arc::clone(&origin), vec![json!(0), part]) else {
+            refused += 1;
+            continue;
+        };
+        made += 1;
+        for body in carriers(opaque) {
+            let record = Record { at: Timestamp(0), active_ms: 0, body };
+            assert_eq!(decode(&encode(&record)), Ok(record), "{depth} deep");
+        }
+    }
+    assert_eq!((made, refused), (65, 135));
+}

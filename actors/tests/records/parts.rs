@@ -1,0 +1,421 @@
+//! Arbitrary parts of bodies, made of values.
+
+use std::sync::Arc;
+
+use hermod_actors::model::{
+    Access, CallAdmitted, CallEnd, CallStatus, Cause, Child, Compression, ContextCompacted, Deadline,
+    Delegation, Dimension, Doubt, EffectClass, Ended, Failure, FailureClass, Finish, Flaw, Irreducible,
+    Limits, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, NotAnswered, Outcome, Parent, Place,
+    PrefixChange, Raised, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, Rung, StopReason,
+    SummaryAnswered, TodoChanged, TodoItem, TodoList, TodoStatus, Unusable, WhenInDoubt, WhyNot,
+};
+use proptest::{prelude::*, sample::select};
+
+use super::values::{
+    Made, account, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message, model,
+    number, past, price, run, session, shared, small, text, thinking, time, traits, usage,
+};
+
+pub(crate) fn retry() -> Made<RetryPolicy> {
+    let attempts = || {
+        (small(), small(), small(), (small(), small(), small(), small())).prop_map(
+            |(rate_limited, overloaded, server, (timeout, network, cut, lost))| RetryAttempts {
+                rate_limited,
+                overloaded,
+                server,
+                timeout,
+                network,
+                cut,
+                lost,
+            },
+        )
+    };
+    let times = (number(), number(), number(), number(), number());
+    let policy = (times, attempts(), attempts(), any::<bool>()).prop_map(
+        |(
+            (first_ms, longest_ms, deadline_ms, short_wait_ms, wait_for_reset_max_ms),
+            attempts,
+            fallback_after,
+            fallback_on_refusal,
+        )| RetryPolicy {
+            first_ms,
+            longest_ms,
+            deadline_ms,
+            attempts,
+            fallback_on_refusal,
+            fallback_after,
+            short_wait_ms,
+            wait_for_reset_max_ms,
+        },
+    );
+    prop_oneof![Just(RetryPolicy::default()), policy].boxed()
+}
+
+pub(crate) fn doubt() -> Made<Doubt> {
+    let then = select(vec![WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]);
+    let doubt = (then, number()).prop_map(|(then, patience_ms)| Doubt { then, patience_ms });
+    prop_oneof![Just(Doubt::default()), doubt].boxed()
+}
+
+pub(crate) fn compression() -> Made<Arc<Compression>> {
+    (list(model()), list(traits()), any::<u8>(), small(), any::<bool>())
+        .prop_map(|(chain, traits, trigger, protect_last, ahead)| {
+            Arc::new(Compression { chain, traits, trigger, protect_last, ahead })
+        })
+        .boxed()
+}
+
+pub(crate) fn delegation() -> Made<Delegation> {
+    (small(), small(), small(), number(), any::<bool>(), maybe(number()))
+        .prop_map(|(depth, max_depth, max_children, iterations, shared, progress_ms)| Delegation {
+            depth,
+            max_depth,
+            max_children,
+            iterations,
+            shared,
+            progress_ms,
+        })
+        .boxed()
+}
+
+pub(crate) fn spec() -> Made<Arc<RunSpec>> {
+    let limits = (amounts(), maybe(number()), maybe(number()), number(), retry()).prop_map(
+        |(budget, wall_ms, timeout_ms, max_tokens, retry)| Limits {
+            budget,
+            wall_ms,
+            timeout_ms,
+            max_tokens,
+            retry,
+        },
+    );
+    let models = (list(model()), list(traits()), maybe(thinking()));
+    let tools = (text(), text(), list(text()), number());
+    let rest = (maybe(shared()), doubt(), maybe(compression()), maybe(delegation()), maybe(hash()));
+    (models, tools, limits, rest)
+        .prop_map(
+            |(
+                (chain, traits, thinking),
+                (workspace, task, tools, schema_bytes),
+                limits,
+                (system, in_doubt, compression, delegation, script),
+            )| {
+                Arc::new(RunSpec {
+                    chain,
+                    traits,
+                    thinking,
+                    workspace,
+                    task,
+                    tools,
+                    schema_bytes,
+                    limits,
+                    system,
+                    in_doubt,
+                    compression,
+                    delegation,
+                    script,
+                })
+            },
+        )
+        .boxed()
+}
+
+pub(crate) fn parent() -> Made<Parent> {
+    (session(), call(), small()).prop_map(|(session, call, n)| Parent { session, call, n }).boxed()
+}
+
+pub(crate) fn child() -> Made<Child> {
+    (session(), run()).prop_map(|(session, run)| Child { session, run }).boxed()
+}
+
+pub(crate) fn failure() -> Made<Failure> {
+    let deadline = select(vec![Deadline::Connect, Deadline::FirstEvent, Deadline::Gap, Deadline::Call]);
+    let class = prop_oneof![
+        (maybe(number()), maybe(time()))
+            .prop_map(|(retry_after_ms, reset_at)| FailureClass::RateLimited { retry_after_ms, reset_at }),
+        maybe(time()).prop_map(|reset_at| FailureClass::QuotaExhausted { reset_at }),
+        maybe(number()).prop_map(|limit| FailureClass::ContextTooLong { limit }),
+        maybe(number()).prop_map(|limit| FailureClass::OutputCap { limit }),
+        deadline.prop_map(|which| FailureClass::Timeout { which }),
+        select(vec![
+            FailureClass::Overloaded,
+            FailureClass::Server,
+            FailureClass::Network,
+            FailureClass::Cut,
+            FailureClass::NotAnApi,
+            FailureClass::Auth,
+            FailureClass::InvalidRequest,
+            FailureClass::ContentRefused,
+            FailureClass::ModelNotFound,
+            FailureClass::Cancelled,
+            FailureClass::Lost,
+            FailureClass::NotMade,
+            FailureClass::Interrupted,
+        ]),
+    ];
+    let fate = select(vec![RequestFate::NotSent, RequestFate::Rejected, RequestFate::MayHaveRun]);
+    (class, text(), maybe(fate.boxed()), maybe(usage()), anomaly())
+        .prop_map(|(class, message, request, usage, anomaly)| Failure {
+            class,
+            message,
+            request,
+            usage: usage.map(Box::new),
+            anomaly,
+        })
+        .boxed()
+}
+
+pub(crate) fn not_answered() -> Made<NotAnswered> {
+    let why = prop_oneof![
+        (small(), failure()).prop_map(|(attempts, failure)| WhyNot::Tried { attempts, failure }),
+        (maybe(time()), failure()).prop_map(|(until, failure)| WhyNot::Skipped { until, failure }),
+    ];
+    (model(), why).prop_map(|(model, why)| NotAnswered { model, why }).boxed()
+}
+
+pub(crate) fn allowance() -> Made<NoAllowance> {
+    (account(), select(Dimension::ALL.to_vec()), number(), number(), number())
+        .prop_map(|(account, dimension, limit, spent, reserved)| NoAllowance {
+            account,
+            dimension,
+            limit,
+            spent,
+            reserved,
+        })
+        .boxed()
+}
+
+pub(crate) fn stop_reason() -> Made<StopReason> {
+    select(vec![StopReason::Command, StopReason::Signal, StopReason::Parent]).boxed()
+}
+
+pub(crate) fn cause() -> Made<Cause> {
+    let sizes = (maybe(number()), maybe(number()));
+    let parts = (number(), sizes, number(), number(), number(), number()).prop_map(
+        |(limit, (window, output), system, tools, request, last)| Irreducible {
+            limit,
+            window,
+            output,
+            system,
+            tools,
+            request,
+            last,
+        },
+    );
+    prop_oneof![
+        (failure(), list(not_answered())).prop_map(|(failure, chain)| Cause::Provider { failure, chain }),
+        select(vec![Cause::EmptyAnswer, Cause::Truncated, Cause::UnknownTool]),
+        number().prop_map(|max_tokens| Cause::OnlyThought { max_tokens }),
+        parts.prop_map(|parts| Cause::Irreducible { parts }),
+        allowance().prop_map(|refusal| Cause::Limit { refusal }),
+        (model(), number()).prop_map(|(model, above)| Cause::Unpriced { model, above }),
+        number().prop_map(|limit_ms| Cause::Time { limit_ms }),
+        number().prop_map(|limit_ms| Cause::NoProgress { limit_ms }),
+        stop_reason().prop_map(|reason| Cause::Stop { reason }),
+        text().prop_map(|error| Cause::CrashLoop { error }),
+        text().prop_map(|error| Cause::Unreadable { error }),
+    ]
+    .boxed()
+}
+
+pub(crate) fn ended() -> Made<Ended> {
+    let outcome = select(vec![
+        Outcome::Completed,
+        Outcome::Failed,
+        Outcome::Stopped,
+        Outcome::TimedOut,
+        Outcome::BudgetExhausted,
+        Outcome::LoopDetected,
+        Outcome::Refused,
+    ]);
+    (outcome, maybe(cause())).prop_map(|(outcome, cause)| Ended { outcome, cause }).boxed()
+}
+
+pub(crate) fn raised() -> Made<Raised> {
+    (amounts(), maybe(number())).prop_map(|(budget, wall_ms)| Raised { budget, wall_ms }).boxed()
+}
+
+pub(crate) fn started() -> Made<Arc<ModelStarted>> {
+    let prefix = select(vec![
+        PrefixChange::First,
+        PrefixChange::Model,
+        PrefixChange::System,
+        PrefixChange::Tools,
+        PrefixChange::Thinking,
+    ]);
+    let request = (number(), hash(), (number(), number()), number(), maybe(prefix.boxed()));
+    (call(), small(), model(), request, amounts(), maybe(price()), incarnation())
+        .prop_map(
+            |(
+                call,
+                attempt,
+                model,
+                (view, request, (bytes, images), max_tokens, prefix),
+                reserved,
+                price,
+                incarnation,
+            )| {
+                Arc::new(ModelStarted {
+                    call,
+                    attempt,
+                    model,
+                    view,
+                    request,
+                    bytes,
+                    images,
+                    max_tokens,
+                    prefix,
+                    reserved,
+                    price,
+                    incarnation,
+                })
+            },
+        )
+        .boxed()
+}
+
+pub(crate) fn failed() -> Made<ModelFailed> {
+    (call(), small(), failure(), maybe(time()), maybe(any::<usize>().boxed()))
+        .prop_map(|(call, attempt, failure, retry_at, fallback)| ModelFailed {
+            call,
+            attempt,
+            failure,
+            retry_at,
+            fallback,
+        })
+        .boxed()
+}
+
+pub(crate) fn place() -> Made<Place> {
+    (small(), small()).prop_map(|(round, step)| Place { round, step }).boxed()
+}
+
+pub(crate) fn access() -> Made<Access> {
+    let paths = (list(shared()), list(shared())).prop_map(|(reads, writes)| Access::Paths { reads, writes });
+    prop_oneof![Just(Access::Anything), Just(Access::Alone), paths].boxed()
+}
+
+pub(crate) fn call_end() -> Made<CallEnd> {
+    let status = select(vec![
+        CallStatus::Ok,
+        CallStatus::Error,
+        CallStatus::Stopped,
+        CallStatus::NotStarted,
+        CallStatus::InDoubt,
+    ]);
+    (status, shared(), maybe(artifact()), images())
+        .prop_map(|(status, content, artifact, images)| CallEnd { status, content, artifact, images })
+        .boxed()
+}
+
+pub(crate) fn accepted() -> Made<RunAccepted> {
+    (run(), shared(), images(), past(), spec(), maybe(parent()))
+        .prop_map(|(run, input, images, history, spec, parent)| RunAccepted {
+            run,
+            input,
+            images,
+            history,
+            spec,
+            parent,
+        })
+        .boxed()
+}
+
+pub(crate) fn answered() -> Made<ModelAnswered> {
+    let finish = select(vec![Finish::Stop, Finish::ToolCalls, Finish::Length, Finish::Refused]);
+    let flaw = select(vec![
+        Flaw::UnknownTools,
+        Flaw::Malformed,
+        Flaw::Truncated,
+        Flaw::Partial,
+        Flaw::EmptyAfterTool,
+        Flaw::OnlyThought,
+        Flaw::Empty,
+        Flaw::Refused,
+    ]);
+    (
+        call(),
+        small(),
+        message(),
+        finish,
+        maybe(flaw.boxed()),
+        maybe(any::<usize>().boxed()),
+        (maybe(usage()), anomaly()),
+    )
+        .prop_map(|(call, attempt, message, finish, flaw, fallback, (usage, anomaly))| ModelAnswered {
+            call,
+            attempt,
+            message,
+            finish,
+            flaw,
+            fallback,
+            usage,
+            anomaly,
+        })
+        .boxed()
+}
+
+pub(crate) fn summary_answered() -> Made<SummaryAnswered> {
+    let unusable = select(vec![Unusable::Empty, Unusable::TooLong]);
+    (
+        call(),
+        small(),
+        shared(),
+        maybe(unusable.boxed()),
+        maybe(any::<usize>().boxed()),
+        (maybe(usage()), anomaly()),
+    )
+        .prop_map(|(call, attempt, text, unusable, fallback, (usage, anomaly))| SummaryAnswered {
+            call,
+            attempt,
+            text,
+            unusable,
+            fallback,
+            usage,
+            anomaly,
+        })
+        .boxed()
+}
+
+pub(crate) fn compacted() -> Made<ContextCompacted> {
+    let by = select(vec![Rung::Elided, Rung::Summarised, Rung::Chunked, Rung::Dropped]);
+    (run(), session(), by, place(), maybe(shared()), (number(), number(), number()))
+        .prop_map(|(run, lineage, by, to, summary, (before, after, waited_ms))| ContextCompacted {
+            run,
+            lineage,
+            by,
+            to,
+            summary,
+            before,
+            after,
+            waited_ms,
+        })
+        .boxed()
+}
+
+pub(crate) fn admitted() -> Made<CallAdmitted> {
+    let effect = select(vec![EffectClass::Pure, EffectClass::Idempotent, EffectClass::Once]);
+    (call(), shared(), effect, access(), any::<bool>(), hash(), maybe(small()))
+        .prop_map(|(call, tool, effect, access, detached, arguments, same_as)| CallAdmitted {
+            call,
+            tool,
+            effect,
+            access,
+            detached,
+            arguments,
+            same_as,
+        })
+        .boxed()
+}
+
+pub(crate) fn todo() -> Made<TodoChanged> {
+    let status = select(vec![
+        TodoStatus::Pending,
+        TodoStatus::InProgress,
+        TodoStatus::Completed,
+        TodoStatus::Cancelled,
+    ]);
+    let item = (text(), text(), status).prop_map(|(id, content, status)| TodoItem { id, content, status });
+    (call(), list(item.boxed()))
+        .prop_map(|(call, items)| TodoChanged { call, items: Arc::new(TodoList(items)) })
+        .boxed()
+}

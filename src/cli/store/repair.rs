@@ -1,0 +1,204 @@
+//! `hermod store repair`: damaged sessions are set aside into files, and everything else goes on.
+
+use std::{path::Path, sync::Arc};
+
+use clap::Args;
+use hermod_actors::{
+    model::{RunRow, SessionId},
+    port::{Clock as _, Journal, Read},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    artifacts::FileArtifacts,
+    cli::{
+        exit::{Exit, Failure},
+        hold,
+        inquiry::{self, PAUSE},
+        output::{print, print_json, say},
+    },
+    clock::{SystemClock, rfc3339},
+    control::Reader,
+    daemon::{self, Leave, StartError},
+    environment::Variables,
+    store::redb::{Checked, Durability, OpenError, Repaired, Target, check, repair},
+};
+
+/// What only seemed to be damaged because of something else shows in the next round.
+const ROUNDS: u32 = 3;
+/// How often a store that this process has just closed is tried.
+const TRIES: usize = 100;
+
+/// Set damaged sessions aside, so that the rest of the store goes on; no other hermod may have it open
+///
+/// All that there is of a damaged session goes into a file of JSON lines in the folder `set-aside` of the state directory,
+/// and out of the store in one transaction. Its unfinished runs are ended first.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// A damaged session: its id or key, or one of its runs
+    #[arg(conflicts_with = "all")]
+    session: Option<String>,
+    /// Every damaged session, and damaged rows that belong to none
+    #[arg(long)]
+    all: bool,
+    /// Only say what would be set aside
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Repairs, and says what was set aside and what is damaged still.
+pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<Exit, Failure> {
+    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+    let target = match &args.session {
+        Some(name) => Target::Session(session(name, &state).await?),
+        None if args.all => Target::All,
+        None => {
+            let text = "name a damaged session, or give --all for every one; `hermod store check` names them";
+            return Err(Failure::usage(text));
+        }
+    };
+    let before = checked(&state).await?;
+    if let Target::Session(session) = target
+        && before.more == 0
+        && before.damages.iter().all(|damage| damage.session != Some(session))
+    {
+        return Err(Failure::usage(format!(
+            "session {session} is not damaged, so it is not set aside; see `hermod store check`"
+        )));
+    }
+    let stamp = rfc3339(SystemClock::default().at()).replace(':', "");
+    let (mut done, mut checked_last) = (Repaired::default(), before);
+    for round in 1..=ROUNDS {
+        let stamp = if round == 1 { stamp.clone() } else { format!("{stamp}-{round}") };
+        let what = (target, &checked_last.damages[..]);
+        let planned = repair(&state, what, (&stamp, true)).map_err(StartError::from)?;
+        if args.dry_run {
+            return told(args, &planned, &checked_last);
+        }
+        if planned == Repaired::default() {
+            break;
+        }
+        end_runs(&planned, &state).await?;
+        merge(&mut done, patiently(async || repair(&state, what, (&stamp, false))).await?);
+        checked_last = checked(&state).await?;
+        if target != Target::All {
+            break;
+        }
+    }
+    told(args, &done, &checked_last)
+}
+
+/// Adds what another round has done.
+fn merge(done: &mut Repaired, more: Repaired) {
+    let Repaired { sessions, mended, strays } = more;
+    done.sessions.extend(sessions);
+    let new = mended.into_iter().filter(|session| !done.mended.contains(session)).collect::<Vec<_>>();
+    done.mended.extend(new);
+    done.strays = done.strays.take().or(strays);
+}
+
+/// The session that is named.
+async fn session(name: &str, state: &Path) -> Result<SessionId, Failure> {
+    // Whatever is lost of it, its id names it.
+    let reader = Reader::new(inquiry::open(state, Durability::Strict).await?);
+    match (reader.session(name).await, name.parse()) {
+        (Ok(row), _) => Ok(row.id),
+        (Err(_), Ok(session)) => Ok(session),
+        (Err(fault), Err(_)) => Err(fault.into()),
+    }
+}
+
+async fn checked(state: &Path) -> Result<Checked, Failure> {
+    let artifacts = FileArtifacts::at(state);
+    patiently(async || check(state, &|session, artifact| artifacts.check(session, artifact))).await
+}
+
+/// Does something with the store, which this process itself may be about to close.
+async fn patiently<T>(work: impl AsyncFn() -> Result<T, OpenError>) -> Result<T, Failure> {
+    let mut tries = 1..TRIES;
+    loop {
+        match work().await {
+            Err(OpenError::Busy { .. }) if tries.next().is_some() => sleep(PAUSE).await,
+            done => return Ok(done.map_err(StartError::from)?),
+        }
+    }
+}
+
+/// Ends the unfinished runs of what is set aside, so that those they work for and their subagents hear of it.
+async fn end_runs(repaired: &Repaired, state: &Path) -> Result<(), Failure> {
+    if repaired.sessions.is_empty() {
+        return Ok(());
+    }
+    let journal: Arc<dyn Journal> = inquiry::open(state, Durability::Strict).await?;
+    let mut rows: Vec<RunRow> = Reader::new(Arc::clone(&journal)).runs(Read::OpenRuns).await?;
+    rows.retain(|row| repaired.sessions.contains_key(&row.session));
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let daemon = daemon::at_rest((journal, state)).await?;
+    for row in rows {
+        let run = row.id;
+        match hold::stop(&daemon.runtime, vec![row]).await {
+            Ok(rows) => {
+                for ended in rows.iter().filter_map(|row| row.ended.as_ref()) {
+                    say(format!("ended     run {run}: {ended}"));
+                }
+            }
+            Err(error) => say(format!("warning   run {run} goes without an end: {error}")),
+        }
+    }
+    daemon.suspend(Leave::Done).await;
+    Ok(())
+}
+
+fn told(args: &RepairArgs, repaired: &Repaired, after: &Checked) -> Result<Exit, Failure> {
+    if args.json {
+        print_json(&object(args.dry_run, repaired, after))?;
+    } else {
+        print(&text(args.dry_run, repaired, after))?;
+    }
+    Ok(if args.dry_run || after.damages.is_empty() { Exit::Ok } else { Exit::Store })
+}
+
+fn text(dry_run: bool, repaired: &Repaired, after: &Checked) -> String {
+    let (gone, mended) = if dry_run { ("would set aside", "would mend") } else { ("set aside", "mended") };
+    let set_aside = repaired.sessions.iter().map(|(session, (path, rows))| {
+        format!("{gone} session {session}: {rows} rows, in {}\n", path.display())
+    });
+    let stay = repaired.mended.iter();
+    let stay = stay.map(|session| format!("{mended} session {session}: it can be read, and stays\n"));
+    let strays = repaired
+        .strays
+        .iter()
+        .map(|(path, rows)| format!("{gone} {rows} rows that belong to no session, in {}\n", path.display()));
+    let mut text: String = set_aside.chain(stay).chain(strays).collect();
+    if dry_run {
+        return text + "nothing was changed: this is a dry run";
+    }
+    text.extend(after.damages.iter().map(|damage| format!("damaged: {damage}\n")));
+    text + match after.damages.len() {
+        0 => "nothing is damaged (any more)",
+        _ => "the rest is damaged still: restore the folder from a backup",
+    }
+}
+
+fn object(dry_run: bool, repaired: &Repaired, after: &Checked) -> Value {
+    let file = |(path, rows): &(std::path::PathBuf, u64)| json!({ "file": path.display().to_string(), "rows": rows });
+    let set_aside = repaired.sessions.iter().map(|(session, set_aside)| {
+        let mut object = file(set_aside);
+        object["session"] = json!(session);
+        object
+    });
+    json!({
+        "dry_run": dry_run,
+        "set_aside": set_aside.collect::<Vec<_>>(),
+        "mended": repaired.mended,
+        "strays": repaired.strays.as_ref().map(file),
+        "damages": after.damages,
+        "more": after.more,
+    })
+}

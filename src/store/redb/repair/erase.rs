@@ -1,0 +1,98 @@
+//! Removes what was surveyed, in one transaction.
+
+use hermod_actors::model::{Account, Amounts, RunId, Seq, SessionId};
+use redb::{Database, ReadableTable};
+
+use super::survey::{Strays, Survey};
+use crate::store::redb::{accounts, fault::Fault, log::Tail, tables::Tables};
+
+pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), Fault> {
+    let txn = db.begin_write()?;
+    let mut tables = Tables::of(&txn);
+    for session in &survey.doomed {
+        remove_session(&mut tables, *session)?;
+    }
+    let doomed = |id: u128| survey.doomed.contains(&SessionId::from_bits(id));
+    tables.session_keys.open()?.retain(|_, session| !doomed(session))?;
+    let runs = |id: u128| survey.runs.contains_key(&RunId::from_bits(id));
+    tables.keys.open()?.retain(|key, run| !runs(run) && !survey.strays.keys.contains(key))?;
+    for run in survey.runs.keys() {
+        let id = run.bits();
+        tables.runs.open()?.remove(id)?;
+        tables.open_runs.open()?.remove(id)?;
+        if survey.needed.contains(&id) {
+            make_readable(&mut tables, id)?;
+        } else {
+            tables.accounts.open()?.remove(id)?;
+        }
+    }
+    for place in survey.places.keys() {
+        tables.log.open()?.remove(place)?;
+    }
+    remove_strays(&mut tables, &survey.strays)?;
+    for (session, rows) in &survey.mended {
+        mark(&mut tables, *session, rows)?;
+    }
+    drop(tables);
+    txn.commit()?;
+    Ok(())
+}
+
+/// Removes the rows that the session's id finds.
+fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), Fault> {
+    let bits = session.bits();
+    tables.sessions.open()?.remove(bits)?;
+    tables.tails.open()?.remove(bits)?;
+    tables.graves.open()?.remove(bits)?;
+    tables.marks.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
+    tables.inbox.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
+    tables.runs_by_session.open()?.retain_in((bits, 0)..=(bits, u128::MAX), |_, ()| false)?;
+    Ok(())
+}
+
+fn remove_strays(tables: &mut Tables<'_>, strays: &Strays) -> Result<(), Fault> {
+    let Strays { log, runs, open_runs, accounts, keys: _, models } = strays;
+    for place in log {
+        tables.log.open()?.remove(place)?;
+    }
+    for run in runs {
+        tables.runs.open()?.remove(run)?;
+    }
+    for run in open_runs {
+        tables.open_runs.open()?.remove(run)?;
+    }
+    for account in accounts {
+        make_readable(tables, *account)?;
+    }
+    for model in models {
+        tables.models.open()?.remove(model.as_str())?;
+    }
+    Ok(())
+}
+
+/// Puts an account without limits in the place of one that cannot be read: others may be below it.
+fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), Fault> {
+    let table = tables.accounts.open()?;
+    let is_readable = table.get(id)?.is_some_and(|account| accounts::decode(account.value()).is_ok());
+    if !is_readable {
+        let none = Amounts::default();
+        let account = Account { parent: None, limits: none, spent: none, reserved: none, apart: false };
+        table.insert(id, &*accounts::encode(&account))?;
+    }
+    Ok(())
+}
+
+/// Writes where a session ends, and its marks, as its rows say.
+fn mark(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<(), Fault> {
+    let bits = session.bits();
+    tables.marks.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
+    let mut tail = Tail::default();
+    for (last, place) in rows {
+        (tail.last, tail.place) = (*last, *place);
+        if tail.grow() {
+            tables.marks.open()?.insert((bits, *last), *place)?;
+        }
+    }
+    tables.tails.open()?.insert(bits, (tail.place, tail.last, tail.unmarked))?;
+    Ok(())
+}

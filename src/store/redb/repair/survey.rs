@@ -1,0 +1,236 @@
+//! What is to go, and what names it: read out of one snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermod_actors::model::{Body, ModelRow, RunId, RunRow, Seq, SessionId, decode};
+use redb::{ReadTransaction, ReadableTable, TableError};
+use serde::de::DeserializeOwned;
+
+use super::Target;
+use crate::store::redb::{
+    accounts,
+    blobs::Blobs,
+    damage::Damage,
+    fault::Fault,
+    log::{Row, Tail, owner},
+    tables::{ACCOUNTS, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, TAILS},
+};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// The sessions that go.
+    pub(super) doomed: BTreeSet<SessionId>,
+    /// The runs of those, with their sessions.
+    pub(super) runs: BTreeMap<RunId, SessionId>,
+    /// The places of those sessions' rows in the log.
+    pub(super) places: BTreeMap<u64, SessionId>,
+    /// The sessions that stay and whose log is put right: the last sequence and the place of each row, in order.
+    pub(super) mended: BTreeMap<SessionId, Vec<(Seq, u64)>>,
+    pub(super) strays: Strays,
+    /// The accounts of runs that go which accounts of other runs name as the one above them.
+    pub(super) needed: BTreeSet<u128>,
+}
+
+/// Damaged rows that belong to no session that stays, by their keys.
+#[derive(Default)]
+pub(super) struct Strays {
+    pub(super) log: BTreeSet<u64>,
+    pub(super) runs: BTreeSet<u128>,
+    pub(super) open_runs: BTreeSet<u128>,
+    pub(super) accounts: BTreeSet<u128>,
+    pub(super) keys: BTreeSet<String>,
+    pub(super) models: BTreeSet<String>,
+}
+
+impl Strays {
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { log, runs, open_runs, accounts, keys, models } = self;
+        log.is_empty()
+            && runs.is_empty()
+            && open_runs.is_empty()
+            && accounts.is_empty()
+            && keys.is_empty()
+            && models.is_empty()
+    }
+}
+
+/// The tables of the log: what is wrong there can be mended if the session's own rows are whole.
+const OF_THE_LOG: [&str; 3] = ["appends", "tails", "marks"];
+
+impl Survey {
+    pub(super) fn of(
+        txn: &ReadTransaction,
+        blobs: &Blobs,
+        (target, damages): (Target, &[Damage]),
+    ) -> Result<Self, Fault> {
+        let mut survey = Self::default();
+        match target {
+            Target::Session(session) => drop(survey.doomed.insert(session)),
+            Target::All => survey.judge(txn, blobs, damages)?,
+        }
+        survey.find_runs((txn, blobs))?;
+        survey.find_rows(txn, target)?;
+        survey.find_accounts(txn)?;
+        if target == Target::All {
+            survey.find_strays((txn, blobs))?;
+        }
+        Ok(survey)
+    }
+
+    /// Which of the sessions with damage go, and which can be mended. What else seems to be wrong with a session that is mended
+    /// may come from rows that only claim to be its own: that shows when these have gone.
+    fn judge(&mut self, txn: &ReadTransaction, blobs: &Blobs, damages: &[Damage]) -> Result<(), Fault> {
+        let mut tables: BTreeMap<SessionId, BTreeSet<&str>> = BTreeMap::new();
+        for (session, damage) in damages.iter().filter_map(|damage| Some((damage.session?, damage))) {
+            tables.entry(session).or_default().insert(&damage.table);
+        }
+        for (session, tables) in tables {
+            let in_log = tables.iter().any(|table| OF_THE_LOG.contains(table));
+            match in_log.then(|| whole(txn, blobs, session)).transpose()?.flatten() {
+                Some(rows) => drop(self.mended.insert(session, rows)),
+                None => drop(self.doomed.insert(session)),
+            }
+        }
+        Ok(())
+    }
+
+    fn find_runs(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), Fault> {
+        for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
+            let (session, run) = row?.0.value();
+            let session = SessionId::from_bits(session);
+            if self.doomed.contains(&session) {
+                self.runs.insert(RunId::from_bits(run), session);
+            }
+        }
+        for row in txn.open_table(RUNS)?.iter()? {
+            let (id, stored) = row?;
+            let row: Option<RunRow> = json(blobs, stored.value());
+            if let Some(row) = row.filter(|row| self.doomed.contains(&row.session)) {
+                self.runs.entry(RunId::from_bits(id.value())).or_insert(row.session);
+            }
+        }
+        Ok(())
+    }
+
+    fn find_rows(&mut self, txn: &ReadTransaction, target: Target) -> Result<(), Fault> {
+        let own: BTreeSet<u64> = self.mended.values().flatten().map(|(_, place)| *place).collect();
+        for row in txn.open_table(LOG)?.iter()? {
+            let (place, row) = row?;
+            let place = place.value();
+            match owner(row.value()) {
+                Ok(session) if self.doomed.contains(&session) => drop(self.places.insert(place, session)),
+                Ok(session) if self.mended.contains_key(&session) && !own.contains(&place) => {
+                    self.strays.log.insert(place);
+                }
+                Err(_) if target == Target::All => drop(self.strays.log.insert(place)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Accounts above those that stay stay too, whosever they are.
+    fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+        let mut above = Vec::new();
+        for row in txn.open_table(ACCOUNTS)?.iter()? {
+            let (id, account) = row?;
+            let parent = accounts::decode(account.value()).ok().and_then(|account| account.parent);
+            above.extend(parent.map(|parent| (id.value(), parent.bits())));
+        }
+        let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
+        loop {
+            let before = self.needed.len();
+            for (id, parent) in &above {
+                if goes(*parent) && (!goes(*id) || self.needed.contains(id)) {
+                    self.needed.insert(*parent);
+                }
+            }
+            if self.needed.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    fn find_strays(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), Fault> {
+        let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
+        let strays = &mut self.strays;
+        let runs = txn.open_table(RUNS)?;
+        for row in runs.iter()? {
+            let (id, stored) = row?;
+            if !goes(id.value()) && json::<RunRow>(blobs, stored.value()).is_none() {
+                strays.runs.insert(id.value());
+            }
+        }
+        let is_lost = |id: u128| -> Result<bool, Fault> {
+            Ok(!goes(id) && (strays.runs.contains(&id) || runs.get(id)?.is_none()))
+        };
+        for row in txn.open_table(OPEN_RUNS)?.iter()? {
+            let id = row?.0.value();
+            if is_lost(id)? {
+                strays.open_runs.insert(id);
+            }
+        }
+        for row in txn.open_table(KEYS)?.iter()? {
+            let (key, run) = row?;
+            if is_lost(run.value())? {
+                strays.keys.insert(key.value().to_owned());
+            }
+        }
+        for row in txn.open_table(ACCOUNTS)?.iter()? {
+            let (id, account) = row?;
+            if accounts::decode(account.value()).is_err() && is_lost(id.value())? {
+                strays.accounts.insert(id.value());
+            }
+        }
+        let models = match txn.open_table(MODELS) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            models => models?,
+        };
+        for row in models.iter()? {
+            let (name, stored) = row?;
+            let row: Option<ModelRow> = json(blobs, stored.value());
+            if row.is_none_or(|row| row.model.to_string() != name.value()) {
+                strays.models.insert(name.value().to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a session whose records can all be read on the way back from its end: the last sequence and the place of
+/// each, in order. `None` if one cannot.
+fn whole(txn: &ReadTransaction, blobs: &Blobs, session: SessionId) -> Result<Option<Vec<(Seq, u64)>>, Fault> {
+    let Some(tail) = txn.open_table(TAILS)?.get(session.bits())?.map(|tail| Tail::of(tail.value())) else {
+        return Ok(None);
+    };
+    let log = txn.open_table(LOG)?;
+    let (mut place, mut last, mut rows) = (tail.place, tail.last, Vec::new());
+    while place != 0 {
+        let Some(stored) = log.get(place)? else { return Ok(None) };
+        let Ok(row) = Row::parse(session, place, stored.value()) else { return Ok(None) };
+        let mut end = row.first.saturating_sub(1);
+        for (seq, record) in row.records() {
+            let value = record.ok().and_then(|stored| blobs.resolve(stored).ok());
+            // What was written behind a lost beginning is no whole session.
+            let is_whole = value
+                .and_then(|value| decode(&value).ok())
+                .is_some_and(|record| (seq == 1) == matches!(record.body, Body::SessionOpened(_)));
+            if !is_whole {
+                return Ok(None);
+            }
+            end = seq;
+        }
+        if end != last {
+            return Ok(None);
+        }
+        rows.push((last, place));
+        (place, last) = (row.before, row.first.saturating_sub(1));
+    }
+    rows.reverse();
+    Ok((last == 0).then_some(rows))
+}
+
+pub(super) fn json<T: DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Option<T> {
+    serde_json::from_slice(&blobs.resolve(stored).ok()?).ok()
+}
