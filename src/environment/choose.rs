@@ -127,13 +127,12 @@ fn first_with<'a>(found: &'a [Found], (vendor, rest): (&str, &str)) -> Result<Op
     }
     let mut error = unknown(found, vendor);
     if let NoModel::Unknown { remedy, .. } = &mut error {
-        match found.iter().find(|found| has_slashes(found, vendor)) {
-            Some(router) => {
-                *remedy += &format!(", or ask for `{}/{vendor}/{rest}`", router.name);
-            }
-            None if is_known(vendor) => {}
-            None => *remedy += &format!(" (`--provider {}` asks that one by the whole name)", first.name),
-        }
+        let more = match found.iter().find(|found| has_slashes(found, vendor)) {
+            Some(router) => format!(", or ask for `{}/{vendor}/{rest}`", router.name),
+            None if is_known(vendor) => String::new(),
+            None => format!(" (`--provider {}` asks that one by the whole name)", first.name),
+        };
+        remedy.push_str(&more);
     }
     Err(error)
 }

@@ -80,6 +80,9 @@ fn a_model_is_split_only_at_a_configured_provider() {
     }
 }
 
+/// A configuration, variables, and who is asked for three models.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], [Result<&'a str, &'a str>; 3]);
+
 /// Who is asked for `anthropic/claude-x`, `acme/m` and `m`, by what is configured.
 #[test]
 fn a_vendors_model_goes_to_the_vendor_or_to_an_endpoint_that_may_have_it() {
@@ -97,7 +100,6 @@ fn a_vendors_model_goes_to_the_vendor_or_to_an_endpoint_that_may_have_it() {
     .map(at);
     let moved = ("OPENAI_BASE_URL", custom);
     let not_moved = ("OPENAI_BASE_URL", "https://api.openai.com/v1");
-    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], [Result<&'a str, &'a str>; 3]);
     let rows: &[Row<'_>] = &[
         ("", &[], [Err(set), Err("no model provider is configured"), Err("no model provider is configured")]),
         ("", &[OPENAI], [Err(set), Err(section), Ok("openai/m")]),
@@ -133,7 +135,11 @@ fn a_vendors_model_goes_to_the_vendor_or_to_an_endpoint_that_may_have_it() {
         check_in(config, variables, model("acme/m"), *other);
         check_in(config, variables, model("m"), *plain);
     }
-    // Every vendor that is known, where only another one is there.
+}
+
+/// Every vendor that is known, where only another one is there.
+#[test]
+fn a_vendor_without_its_key_is_named_with_the_variable() {
     for vendor in crate::config::VENDORS.iter().filter(|vendor| vendor.name != "openai") {
         check(
             &[OPENAI],
