@@ -138,8 +138,14 @@ fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
     key.strip_prefix(section)?.strip_prefix('.')
 }
 
+/// Bytes of a key up to which a known one is sought for it.
+const MAX_COMPARED_BYTES: usize = 200;
+
 /// The known key that an unknown one is most like.
 pub(super) fn nearest(defaults: &Layer, key: &str) -> Option<String> {
+    if key.len() > MAX_COMPARED_BYTES {
+        return None;
+    }
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let mut candidates: Vec<String> = defaults.keys().cloned().collect();
     if let Some(("providers" | "provider", rest)) = section.split_once('.') {

@@ -58,8 +58,9 @@ pub(super) struct NotToml {
 pub(super) fn of_text(text: &str, origin: impl Fn(usize) -> Origin) -> Result<Layer, NotToml> {
     let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
     let mut layer = Layer::new();
+    let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     flatten(table.get_ref(), "", &mut |key, value, at| {
-        let origin = origin(place(text, at).0);
+        let origin = origin(line_ends.partition_point(|end| *end < at) + 1);
         layer.insert(key, Setting { value: plain(value), origin });
     });
     Ok(layer)

@@ -13,6 +13,11 @@ use super::{
     vendors,
 };
 
+/// Settings of a file: what is said of a wrong one is sought among all of them.
+const MAX_SETTINGS: usize = 10_000;
+/// Mistakes that are told at once.
+const MAX_MISTAKES: usize = 100;
+
 /// Every key with its default.
 pub const EMBEDDED: &str = include_str!("../../config/hermod.toml");
 
@@ -37,6 +42,11 @@ impl Config {
             let path: Arc<std::path::Path> = file.path.as_path().into();
             let origin = |line| Origin::File { path: Arc::clone(&path), line };
             match layer::of_text(&file.text, origin) {
+                Ok(layer) if layer.len() > MAX_SETTINGS => {
+                    let reason =
+                        format!("it has {} settings, and at most {MAX_SETTINGS} are read", layer.len());
+                    errors.push(ConfigError::Unreadable { path: file.path.clone(), reason });
+                }
                 Ok(layer) => settings.extend(known(layer, &defaults, &mut errors)),
                 Err(error) => errors.push(broken(Arc::clone(&path), error)),
             }
@@ -70,6 +80,9 @@ fn broken(path: Arc<std::path::Path>, NotToml { line, column, reason }: NotToml)
 fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer {
     let mut kept = Layer::new();
     for (key, setting) in layer {
+        if errors.len() >= MAX_MISTAKES {
+            break;
+        }
         let empty = setting.value.as_object().is_some_and(serde_json::Map::is_empty);
         let origin = setting.origin.clone();
         match keys::kind(defaults, &key) {
@@ -117,7 +130,7 @@ fn typed(mut settings: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -
         let user = wrong.as_ref().is_some_and(|setting| setting.origin != Origin::Default);
         let setting = wrong.unwrap_or(Setting { value: serde_json::Value::Null, origin: Origin::Default });
         errors.push(ConfigError::value(&key, &setting, reason));
-        if !user {
+        if !user || errors.len() >= MAX_MISTAKES {
             return None;
         }
         settings.extend(defaults.get_key_value(&key).map(|(key, default)| (key.clone(), default.clone())));

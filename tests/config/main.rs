@@ -55,6 +55,30 @@ fn embedded_lines() -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
+fn a_file_with_more_than_anybody_writes_is_refused_at_once() {
+    let unknown = |count: usize| (0..count).map(|n| format!("key{n} = 1")).collect::<Vec<_>>().join("\n");
+    check_wrong(
+        &unknown(60_000),
+        &[],
+        &[&["hermod.toml: it has 60000 settings, and at most 10000 are read"]],
+    );
+    let told = load(&unknown(9_000), &[]).expect_err("it has mistakes");
+    assert_eq!(told.0.len(), 100);
+    let wrong: Vec<_> = (0..3_000).map(|n| format!("[models.m{n}]\nwindow = \"x\"")).collect();
+    assert!(load(&wrong.join("\n"), &[]).expect_err("it has mistakes").0.len() <= 100);
+    let deep = [
+        format!("a={}", "[".repeat(100_000)),
+        format!("{}a=1", "a.".repeat(200_000)),
+        "a={a=".repeat(50_000),
+    ];
+    for text in deep {
+        assert_eq!(load(&text, &[]).expect_err("it is too deep").0.len(), 1);
+    }
+    let lines = "\n".repeat(500_000) + "model = 7";
+    check_wrong(&lines, &[], &[&["hermod.toml:500001: "]]);
+}
+
+#[test]
 fn without_a_word_the_defaults_hold() {
     check(
         "",
