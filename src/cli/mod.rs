@@ -35,6 +35,7 @@ mod store;
 mod table;
 mod telemetry;
 mod terminal;
+mod threads;
 mod tree;
 mod variables;
 mod waits;
@@ -42,18 +43,15 @@ mod wire;
 mod words;
 mod workspace;
 
-use std::{num::NonZero, process::ExitCode, thread::available_parallelism, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use tokio::runtime::{Builder, Runtime};
 
 use crate::{environment::Variables, process::runner, secret};
 use exit::{Exit, Failure};
 use inquiry::Inquiry;
 use output::say_error;
 
-/// Threads that run the actors and their tasks. More are of no use: what they all wait for is the disk.
-const MAX_WORKERS: usize = 4;
 /// How long what runs on threads of its own may take when all else has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -136,7 +134,7 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
     let variables = variables::read()?;
     terminal::Charset::choose(&variables);
     telemetry::start(cli.logs, cli.log_format, &variables)?;
-    let runtime = runtime().map_err(|error| Failure {
+    let runtime = threads::runtime().map_err(|error| Failure {
         exit: Exit::Internal,
         text: format!("the operating system gives no event queue, or no threads: {error}"),
     })?;
@@ -144,14 +142,6 @@ fn start(cli: Cli) -> Result<Exit, Failure> {
     // What a tool still reads or writes is cut as by a kill: a signal ends the process within a second.
     runtime.shutdown_timeout(LAST_WORDS);
     done
-}
-
-/// A thread for each core, as far as they are of use: what holds up one does not hold up the others.
-fn runtime() -> std::io::Result<Runtime> {
-    match available_parallelism().map_or(1, NonZero::get).min(MAX_WORKERS) {
-        1 => Builder::new_current_thread().enable_all().build(),
-        workers => Builder::new_multi_thread().worker_threads(workers).enable_all().build(),
-    }
 }
 
 async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {

@@ -410,7 +410,7 @@ fn the_file_is_found_and_has_to_be_readable() {
     check(&[("HOME", "nowhere")], Ok(90));
     check(&[], Ok(90));
     check(&[("HERMOD_CONFIG", "nowhere.toml")], Err("nowhere.toml: No such file"));
-    check(&[("HERMOD_CONFIG", "folder")], Err("Is a directory"));
+    check(&[("HERMOD_CONFIG", "folder")], Err("it is a folder, and only regular files are read"));
     check(&[("HERMOD_CONFIG", "binary")], Err("UTF-8"));
 }
 
