@@ -264,7 +264,9 @@ async fn who_waits_behind_a_refused_submission_is_answered_too() {
         let idempotency_key = Some(key.into());
         let history = vec![user("a"), assistant("b")];
         let submitted = runtime.submit(RunRequest { idempotency_key, history, ..request.clone() });
-        async { tokio::time::timeout(Duration::from_hours(1), submitted).await.expect("it is answered") }
+        Box::pin(async move {
+            tokio::time::timeout(Duration::from_hours(1), submitted).await.expect("it is answered")
+        })
     };
     let refused = Err(RunError::NotAccepted(NotAccepted::HasHistory(first.session)));
     let answers = futures::future::join(submit("1"), submit("2")).await;

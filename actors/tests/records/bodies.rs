@@ -20,11 +20,7 @@ use super::{
 /// Bodies of a kind. Exhaustive: a kind without a strategy does not compile.
 pub(crate) fn body(kind: Kind) -> Made<Body> {
     match kind {
-        Kind::SessionOpened => (shared(), shared(), incarnation(), text())
-            .prop_map(|(key, prompt, incarnation, boot)| {
-                Body::SessionOpened(SessionOpened { key, prompt, incarnation, boot })
-            })
-            .boxed(),
+        Kind::SessionOpened => session_opened(),
         Kind::SessionRevived => (incarnation(), text())
             .prop_map(|(incarnation, boot)| Body::SessionRevived(SessionRevived { incarnation, boot }))
             .boxed(),
@@ -32,11 +28,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::RunStopping => {
             (run(), ended()).prop_map(|(run, ended)| Body::RunStopping(RunStopping { run, ended })).boxed()
         }
-        Kind::RunEnded => (run(), ended(), small(), usage())
-            .prop_map(|(run, ended, iterations, usage)| {
-                Body::RunEnded(RunEnded { run, ended, iterations, usage })
-            })
-            .boxed(),
+        Kind::RunEnded => run_ended(),
         Kind::RunExhausted => (run(), allowance())
             .prop_map(|(run, refusal)| Body::RunExhausted(RunExhausted { run, refusal }))
             .boxed(),
@@ -49,16 +41,8 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ModelStarted => started().prop_map(Body::ModelStarted).boxed(),
         Kind::ModelAnswered => answered().prop_map(|body| Body::ModelAnswered(Box::new(body))).boxed(),
         Kind::ModelFailed => failed().prop_map(Body::ModelFailed).boxed(),
-        Kind::LateSettled => (call(), small(), usage(), maybe(number()), amounts(), anomaly())
-            .prop_map(|(call, attempt, usage, usd, booked, anomaly)| {
-                Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly })
-            })
-            .boxed(),
-        Kind::ModelWaiting => (call(), small(), time(), list(not_answered()))
-            .prop_map(|(call, attempt, until, skipped)| {
-                Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped: skipped.into() })
-            })
-            .boxed(),
+        Kind::LateSettled => late_settled(),
+        Kind::ModelWaiting => model_waiting(),
         Kind::ContextCompacted => compacted().prop_map(|body| Body::ContextCompacted(Box::new(body))).boxed(),
         Kind::SummaryStarted => (started(), place(), place())
             .prop_map(|(asked, upto, to)| Body::SummaryStarted(Box::new(SummaryStarted { asked, upto, to })))
@@ -66,43 +50,88 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::SummaryAnswered => summary_answered().prop_map(Body::SummaryAnswered).boxed(),
         Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
         Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
-        Kind::CallStarted => (call(), small(), incarnation(), shared(), list(child()))
-            .prop_map(|(call, attempt, incarnation, boot, children)| {
-                let children = children.into();
-                Body::CallStarted(CallStarted { call, attempt, incarnation, boot, children })
-            })
-            .boxed(),
+        Kind::CallStarted => call_started(),
         Kind::CallEnded => (call(), small(), call_end())
             .prop_map(|(call, attempt, end)| Body::CallEnded(CallEnded { call, attempt, end }))
             .boxed(),
-        Kind::CallLost => {
-            let why =
-                select(vec![WhyAgain::Lost, WhyAgain::Interrupted, WhyAgain::NeverBegun, WhyAgain::InDoubt]);
-            (call(), small(), why)
-                .prop_map(|(call, attempt, why)| Body::CallLost(CallLost { call, attempt, why }))
-                .boxed()
-        }
+        Kind::CallLost => call_lost(),
         Kind::MessageSteered => (run(), shared(), run())
             .prop_map(|(run, text, next)| Body::MessageSteered(MessageSteered { run, text, next }))
             .boxed(),
-        Kind::ApprovalRequested => (call(), small(), text(), time())
-            .prop_map(|(call, attempt, question, expires_at)| {
-                Body::ApprovalRequested(ApprovalRequested { call, attempt, question, expires_at })
-            })
-            .boxed(),
-        Kind::ApprovalAnswered => {
-            let verdict = select(vec![Verdict::Allow, Verdict::Deny]);
-            (call(), verdict, select(vec![Answerer::Person, Answerer::Expiry]))
-                .prop_map(|(call, verdict, by)| {
-                    Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by })
-                })
-                .boxed()
-        }
-        Kind::ChildEnded => (call(), child(), ended(), shared(), small(), usage())
-            .prop_map(|(call, child, ended, told, iterations, usage)| {
-                Body::ChildEnded(Box::new(ChildEnded { call, child, ended, told, iterations, usage }))
-            })
-            .boxed(),
+        Kind::ApprovalRequested => approval_requested(),
+        Kind::ApprovalAnswered => approval_answered(),
+        Kind::ChildEnded => child_ended(),
         Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
     }
+}
+
+fn session_opened() -> Made<Body> {
+    (shared(), shared(), incarnation(), text())
+        .prop_map(|(key, prompt, incarnation, boot)| {
+            Body::SessionOpened(SessionOpened { key, prompt, incarnation, boot })
+        })
+        .boxed()
+}
+
+fn run_ended() -> Made<Body> {
+    (run(), ended(), small(), usage())
+        .prop_map(|(run, ended, iterations, usage)| {
+            Body::RunEnded(RunEnded { run, ended, iterations, usage })
+        })
+        .boxed()
+}
+
+fn late_settled() -> Made<Body> {
+    (call(), small(), usage(), maybe(number()), amounts(), anomaly())
+        .prop_map(|(call, attempt, usage, usd, booked, anomaly)| {
+            Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly })
+        })
+        .boxed()
+}
+
+fn model_waiting() -> Made<Body> {
+    (call(), small(), time(), list(not_answered()))
+        .prop_map(|(call, attempt, until, skipped)| {
+            Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped: skipped.into() })
+        })
+        .boxed()
+}
+
+fn call_started() -> Made<Body> {
+    (call(), small(), incarnation(), shared(), list(child()))
+        .prop_map(|(call, attempt, incarnation, boot, children)| {
+            let children = children.into();
+            Body::CallStarted(CallStarted { call, attempt, incarnation, boot, children })
+        })
+        .boxed()
+}
+
+fn call_lost() -> Made<Body> {
+    let why = select(vec![WhyAgain::Lost, WhyAgain::Interrupted, WhyAgain::NeverBegun, WhyAgain::InDoubt]);
+    (call(), small(), why)
+        .prop_map(|(call, attempt, why)| Body::CallLost(CallLost { call, attempt, why }))
+        .boxed()
+}
+
+fn approval_requested() -> Made<Body> {
+    (call(), small(), text(), time())
+        .prop_map(|(call, attempt, question, expires_at)| {
+            Body::ApprovalRequested(ApprovalRequested { call, attempt, question, expires_at })
+        })
+        .boxed()
+}
+
+fn approval_answered() -> Made<Body> {
+    let verdict = select(vec![Verdict::Allow, Verdict::Deny]);
+    (call(), verdict, select(vec![Answerer::Person, Answerer::Expiry]))
+        .prop_map(|(call, verdict, by)| Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by }))
+        .boxed()
+}
+
+fn child_ended() -> Made<Body> {
+    (call(), child(), ended(), shared(), small(), usage())
+        .prop_map(|(call, child, ended, told, iterations, usage)| {
+            Body::ChildEnded(Box::new(ChildEnded { call, child, ended, told, iterations, usage }))
+        })
+        .boxed()
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hermod_actors::model::{
     AccountId, Amounts, Artifact, AssistantMessage, CallId, ContentHash, Density, Hash, Image, ImageFormat,
-    Incarnation, Levels, ModelDeadlines, ModelRef, ModelTraits, Opaque, Origin, Past, PastCall, PastRound,
-    PastStep, Price, RunId, SessionId, Thinking, ThinkingStyle, Timestamp, ToolCall, Usage, UsageAnomaly,
-    UsageAnomalyKind,
+    Incarnation, Levels, ListedLimits, ModelDeadlines, ModelLimits, ModelRef, ModelTraits, Opaque, Origin,
+    Past, PastCall, PastRound, PastStep, Price, RunId, SessionId, Thinking, ThinkingStyle, Timestamp,
+    ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
 };
 use proptest::{collection::vec, prelude::*, sample::select, strategy::BoxedStrategy};
 use serde_json::{Value, json};

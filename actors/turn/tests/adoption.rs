@@ -173,9 +173,9 @@ fn a_summary_is_taken_by_a_model_with_another_window() {
     let first = &taken[0];
     assert!(first.by == Rung::Chunked && first.before >= TRIGGER * 4, "{taken:?}");
     assert!(first.after <= TRIGGER * 2, "{taken:?}");
-    let from = task.driver.records.iter().find_map(|record| match &record.body {
-        Body::SummaryStarted(started) if started.asked.call.run == run(2) => Some(started.upto),
-        _ => None,
+    let from = task.driver.records.iter().find_map(|record| {
+        let Body::SummaryStarted(started) = &record.body else { return None };
+        (started.asked.call.run == run(2)).then_some(started.upto)
     });
     assert!(from.is_some_and(|upto| upto > crate::model::Place::default()), "it was not asked to go on");
 }

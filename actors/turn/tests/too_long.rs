@@ -172,9 +172,9 @@ fn check_fits(request: usize, before: usize) {
         ask_strictly(&mut driver);
         driver.submit_with(2, &"x".repeat(request), change);
         let refused = ask_strictly(&mut driver);
-        let ended = driver.records.iter().rev().find_map(|record| match &record.body {
-            Body::RunEnded(ended) => Some(ended.ended.clone()),
-            _ => None,
+        let ended = driver.records.iter().rev().find_map(|record| {
+            let Body::RunEnded(ended) = &record.body else { return None };
+            Some(ended.ended.clone())
         });
         let ended = ended.unwrap();
         let told = ended.to_string();
@@ -213,9 +213,9 @@ fn a_request_that_is_refused_though_it_should_fit_says_so() {
         driver.lease(model(1, 1), attempt);
         driver.fail(FailureClass::ContextTooLong { limit: Some(STRICT) });
     }
-    let ended = driver.records.iter().rev().find_map(|record| match &record.body {
-        Body::RunEnded(ended) => Some(ended.ended.to_string()),
-        _ => None,
+    let ended = driver.records.iter().rev().find_map(|record| {
+        let Body::RunEnded(ended) = &record.body else { return None };
+        Some(ended.ended.to_string())
     });
     let told = ended.unwrap();
     assert!(told.contains("irreducible: the provider refuses the request as too long"), "{told}");

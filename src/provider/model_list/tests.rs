@@ -104,7 +104,7 @@ fn odd_bodies_tell_nothing() {
     }
     for list in LISTS {
         for body in &bodies {
-            assert_eq!(read(&list, body.as_bytes(), "m"), ModelLimits::default(), "{:.200}", body);
+            assert_eq!(read(&list, body.as_bytes(), "m"), ModelLimits::default(), "{body:.200}");
         }
         assert_eq!(read(&list, &[0xff, 0xfe, 0], "m"), ModelLimits::default());
     }
