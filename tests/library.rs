@@ -25,7 +25,7 @@ async fn the_smallest_agent_uses_both_tools() {
     assert_eq!(product, "42.");
 }
 
-/// The path of the first request that an endpoint below `path` gets.
+/// The path of the first request to a model that an endpoint below `path` gets.
 async fn first_path(mode: ApiMode, path: &str) -> String {
     let state = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -33,11 +33,19 @@ async fn first_path(mode: ApiMode, path: &str) -> String {
     let builder = Builder::new(state.path()).workspace("src");
     let builder = builder.model_in(mode, "mine/m".parse().expect("a model"), &url, None);
     let runtime = builder.start().await.expect("it starts");
-    runtime.submit(RunRequest::new("go")).await.expect("it is accepted");
-    let (socket, _) = listener.accept().await.expect("a connection");
-    let mut line = String::new();
-    BufReader::new(socket).read_line(&mut line).await.expect("a request");
-    line.split(' ').nth(1).expect("a path").to_owned()
+    let submit = async { runtime.submit(RunRequest::new("go")).await.expect("it is accepted") };
+    let path = async {
+    loop {
+        let (socket, _) = listener.accept().await.expect("a connection");
+        let mut line = String::new();
+        BufReader::new(socket).read_line(&mut line).await.expect("a request");
+        // The list of models is asked for a window that is not known.
+        if let Some(rest) = line.strip_prefix("POST ") {
+                return rest.split(' ').next().expect("a path").to_owned();
+            }
+        }
+    };
+    tokio::join!(submit, path).1
 }
 
 #[tokio::test]

@@ -70,8 +70,8 @@ fn what_is_cut_is_shown_so() {
 fn what_does_not_do_is_told() {
     let world = world();
     world.fails(&["prompt", "show", "--workspace", "nowhere"], 2, "--workspace nowhere");
-    world.fails(&["prompt", "show", "--workspace", ".."], 2, "state directory");
     fs::create_dir_all(world.state().join("SOUL.md")).unwrap();
+    world.fails(&["prompt", "show", "--workspace", "../state"], 2, "state directory");
     world.fails(&["prompt", "show"], 78, "is a folder; mend it, or remove it");
     let script = world.script(&json!([{ "say": "done" }]));
     world.fails(&["run", &script, "hi"], 78, "the system prompt of a new session cannot be built");

@@ -77,7 +77,7 @@ fn whoever_waits_for_a_run_behind_a_parked_one_is_told_and_waits_no_more() {
         let rows = rows.as_array().unwrap().iter();
         rows.map(|row| row["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(states(&ends(&world, &ALL, 6)), ["parked", "queued"]);
+    assert_eq!(states(&ends(&world, &ALL, 6)), ["parked", "suspended"]);
     fs::write(world.work().join("release"), "").unwrap();
     world.ok(&["approvals", "allow", &first]);
     assert_eq!(states(&ends(&world, &ALL, 0)), ["ended", "ended"]);

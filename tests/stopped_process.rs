@@ -19,14 +19,18 @@ const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n
 const REST: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-fn read_request(stream: &mut TcpStream) {
+/// Reads a request; whether it asks the model, and not for the list of models.
+fn read_request(stream: &mut TcpStream) -> bool {
     let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let text = String::from_utf8_lossy(&seen).to_lowercase();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            if head.starts_with("get ") {
+                return false;
+            }
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
             if body.len() >= length.unwrap() {
-                return;
+                return true;
             }
         }
         let count = stream.read(&mut buffer).unwrap();
@@ -42,8 +46,12 @@ fn endpoint(first: &'static str, rest: String) -> (String, mpsc::Receiver<()>, m
     let (begun, has_begun) = mpsc::channel();
     let (goes_on, go_on) = mpsc::channel();
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        read_request(&mut stream);
+        let mut stream = loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            if read_request(&mut stream) {
+                break stream;
+            }
+        };
         stream.write_all(first.as_bytes()).unwrap();
         begun.send(()).unwrap();
         go_on.recv().unwrap();

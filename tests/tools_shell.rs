@@ -54,7 +54,10 @@ impl World {
 
     fn invocation(&self, arguments: Value) -> Invocation {
         let workspace = self.folder.path().to_str().expect("a path in UTF-8");
-        Invocation { cancel: self.cancel.clone(), ..invocation(workspace, arguments) }
+        let invocation = invocation(workspace, arguments);
+        // Of a run that was accepted long after the ledger of begun commands was made.
+        let call = CallId { run: RunId::from_bits(7 | 1 << 127), ..invocation.call };
+        Invocation { call, cancel: self.cancel.clone(), ..invocation }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -343,6 +346,9 @@ async fn what_became_of_an_earlier_call_is_found() {
     // Nothing is known of commands that were this process's own.
     assert_eq!(attach(&World::new(), Boot::Same).await, Found::Unknown);
     let world = World::detached();
+    assert_eq!(attach(&world, Boot::Other).await, Found::Unknown);
+    assert_eq!(attach(&world, Boot::Same).await, Found::Unknown, "no ledger says that it was not begun");
+    world.settings.runner.as_ref().unwrap().sweep(|_| true).await;
     assert_eq!(attach(&world, Boot::Other).await, Found::Unknown);
     assert_eq!(attach(&world, Boot::Same).await, Found::NeverBegun);
     // A stop that comes when it is over has killed nothing.

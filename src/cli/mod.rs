@@ -217,6 +217,7 @@ mod tests {
                 &["budget", "add", blank, "iterations=1"],
                 &["providers", "test", blank],
                 &["providers", "reset", blank],
+                &["store", "repair", blank],
             ] {
                 let parsed = Cli::try_parse_from([&["hermod"], args].concat());
                 let error = parsed.expect_err(&format!("{args:?}"));

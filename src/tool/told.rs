@@ -29,9 +29,10 @@ struct Told {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Whole {
+    /// Without its hash, which is of no use to a model.
     Kept {
-        #[serde(flatten)]
-        artifact: Artifact,
+        handle: String,
+        bytes: u64,
         /// Bytes of the end that it does not have.
         #[serde(skip_serializing_if = "Option::is_none")]
         left_out: Option<u64>,
@@ -57,7 +58,9 @@ pub(super) async fn told(mut ran: Ran, spooled: Spooled, shelf: &Shelf) -> CallE
     };
     let artifact = whole.as_ref().and_then(|whole| Some(whole.as_ref().ok()?.0.clone()));
     told.artifact = whole.map(|whole| match whole {
-        Ok((artifact, left_out)) => Whole::Kept { artifact, left_out: (left_out > 0).then_some(left_out) },
+        Ok((Artifact { handle, bytes, .. }, left_out)) => {
+            Whole::Kept { handle, bytes, left_out: (left_out > 0).then_some(left_out) }
+        }
         Err(error) => Whole::Lost { error: format!("the whole output could not be kept: {error}") },
     });
     CallEnd { artifact, ..CallEnd::new(status, json(&told)) }

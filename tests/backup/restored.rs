@@ -282,5 +282,5 @@ fn what_would_be_overwritten_is_refused() {
         "the old store is whole"
     );
     let now = object(&world.ok(&["runs", "list", "--json"]));
-    assert_eq!(now[0]["state"], "running", "as it was when the backup was made");
+    assert_eq!(now[0]["state"], "suspended", "unfinished, as it was when the backup was made");
 }

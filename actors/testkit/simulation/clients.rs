@@ -151,6 +151,8 @@ impl Clients {
                 {
                     tokio::time::sleep(AGAIN).await;
                 }
+                // What the key stands for could not be read.
+                Err(RunError::Read(_)) if run.keyed => tokio::time::sleep(AGAIN).await,
                 Err(RunError::NotAccepted(NotAccepted::KeepsDying(_))) => return None,
                 Err(error) => {
                     self.unless_terminated("submit", &error);

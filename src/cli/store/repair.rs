@@ -15,6 +15,7 @@ use crate::{
     cli::{
         exit::{Exit, Failure},
         hold,
+        identifier::Identifier,
         inquiry::{self, PAUSE},
         output::{print, print_json, say},
     },
@@ -38,7 +39,7 @@ const TRIES: usize = 100;
 pub(crate) struct RepairArgs {
     /// A damaged session: its id or key, or one of its runs
     #[arg(conflicts_with = "all")]
-    session: Option<String>,
+    session: Option<Identifier>,
     /// Every damaged session, and damaged rows that belong to none
     #[arg(long)]
     all: bool,

@@ -150,7 +150,13 @@ pub(super) fn open_over<B: StorageBackend>(
     let path = dir.join(FILE);
     let explain = |fault| explain(dir, &path, fault);
     files.make_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
-    let (mut db, bytes) = database(backend(&path).map_err(explain)?, &path).map_err(explain)?;
+    // A store whose file was moved away begins anew; one whose file is there and has nothing in it was damaged.
+    let was_there = path.exists();
+    let file = backend(&path).map_err(explain)?;
+    if was_there {
+        refuse_emptied(&file, &path).map_err(explain)?;
+    }
+    let (mut db, bytes) = database(file, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let file = db.file().clone();
     let past = file.run(|| past::read(&db, boot)).map_err(explain)?.accept(&path)?;
@@ -199,7 +205,9 @@ pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
     let explain = |fault| explain(dir, &path, fault);
     fs::metadata(&path).map_err(Fault::at(&path)).map_err(explain)?;
     let file = locked(&path).and_then(|file| Ok(FileBackend::new(file)?));
-    let (db, bytes) = file.and_then(|file| database(file, &path)).map_err(explain)?;
+    let file = file.map_err(explain)?;
+    refuse_emptied(&file, &path).map_err(explain)?;
+    let (db, bytes) = database(file, &path).map_err(explain)?;
     name_owner(&dir.join(OWNER)).map_err(explain)?;
     let past = db.file().run(|| past::read(&db, 0)).map_err(explain)?.accept(&path)?;
     if !past.is_current() {
@@ -214,13 +222,19 @@ fn locked(path: &Path) -> Result<File, Fault> {
     backup::take(path.parent().unwrap_or(path))
 }
 
-/// The database, and the size of its file.
-fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), Fault> {
+/// Refuses a file that has lost all its bytes: the engine would make a new store of it. The folder of blobs is made when a store
+/// is on disk.
+fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), Fault> {
     if backend.len().map_err(Fault::at(path))? == 0 && path.with_file_name(BLOBS).is_dir() {
         let what =
             format!("it is empty, and the folder `{BLOBS}` beside it is that of a store which was in use");
         return Err(Fault::Damaged { path: path.to_owned(), what });
     }
+    Ok(())
+}
+
+/// The database, and the size of its file.
+fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), Fault> {
     if is_unfinished(&backend).map_err(Fault::at(path))? {
         backend.set_len(0).map_err(Fault::at(path))?;
     }

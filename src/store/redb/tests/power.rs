@@ -1,7 +1,7 @@
 //! Power cuts under the committer, at any operation of the disk. `HERMOD_CUTS=10000` cuts more often, `HERMOD_SEED=N` plays
 //! one seed again.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
 use hermod_actors::{
@@ -75,11 +75,6 @@ impl Disk {
 
     /// Opens the store on it, in some boot of the machine.
     pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<Store, OpenError> {
-        if self.image.is_empty() {
-            // Of a reopening that only looked: what it wrote to the platter was thrown away, and not what it made in the folder.
-            let made = fs::remove_dir_all(self.dir().join("blobs"));
-            assert!(made.is_ok() || !self.dir().join("blobs").exists());
-        }
         let ground = Ground { files: Box::new(spinning.drawer.clone()), boot, room: Arc::default() };
         open_over(self.dir.path(), ground, |_| Ok(spinning.platter.clone()))
     }
