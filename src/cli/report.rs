@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     clock::rfc3339,
-    control::{Node, RunDetail, RunStatus},
+    control::{Node, RunDetail, RunStatus, RunSummary},
 };
 
 /// `{run, session, isolation_key, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
@@ -168,6 +168,15 @@ pub(crate) fn run(row: &RunStatus) -> Value {
     object.extend(legs(row.leg));
     object.insert("iterations".into(), row.iterations.into());
     object.insert("usage".into(), json!(row.usage));
+    Value::Object(object)
+}
+
+/// `{…of the run, input, model, workspace}`.
+pub(crate) fn summary(summary: &RunSummary) -> Value {
+    let mut object = as_object(run(&summary.status));
+    object.insert("input".into(), summary.input.as_str().into());
+    object.insert("model".into(), json!(summary.model));
+    object.insert("workspace".into(), summary.workspace.as_deref().into());
     Value::Object(object)
 }
 

@@ -16,11 +16,11 @@ use super::{
     report,
     resume::{self, ResumeArgs},
     table, waits,
-    words::{dollars, seconds},
+    words::{self, dollars, seconds},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{Answer, Request, RunDetail, RunStatus},
+    control::{Answer, Request, RunDetail, RunStatus, RunSummary},
     environment::Variables,
 };
 
@@ -52,11 +52,11 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
     let told = match args.verb {
         Verb::Resume(args) => return resume::execute(&args, variables).await,
         Verb::List(list) => {
-            let Answer::Runs(rows) = inquiry()?.ask(&Request::RunsList { max: list.max }).await? else {
+            let Answer::Runs(runs) = inquiry()?.ask(&Request::RunsList { max: list.max }).await? else {
                 return Err(other_answer().into());
             };
-            let json = || Value::from(rows.iter().map(report::run).collect::<Vec<_>>());
-            if list.json { print_json(&json()) } else { print(&table_of(&rows)) }
+            let json = || Value::from(runs.iter().map(report::summary).collect::<Vec<_>>());
+            if list.json { print_json(&json()) } else { print(&list_of(&runs)) }
         }
         Verb::Show { id, json } => {
             let Answer::Run(run) = inquiry()?.ask(&Request::RunsShow { run: id.into() }).await? else {
@@ -70,6 +70,33 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
         }
     };
     told.map(|()| Exit::Ok)
+}
+
+/// Characters of a task in the list.
+const MAX_TASK_CHARS: usize = 40;
+
+/// Runs of the whole store in columns. The first ones tell most: a terminal cuts what does not fit.
+fn list_of(runs: &[RunSummary]) -> String {
+    let cells = |run: &RunSummary| {
+        let RunSummary { status, input, model, workspace } = run;
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
+        [
+            status.id.to_string(),
+            state(status),
+            or_dash((!task.is_empty()).then(|| words::shown(&task, MAX_TASK_CHARS))),
+            or_dash(model.as_ref().map(ToString::to_string)),
+            took(status),
+            status.iterations.to_string(),
+            status.usage.total().to_string(),
+            rfc3339(status.accepted_at),
+            or_dash(workspace.clone()),
+            status.session.to_string(),
+        ]
+    };
+    let head =
+        ["RUN", "STATE", "TASK", "MODEL", "TOOK", "ITERATIONS", "TOKENS", "ACCEPTED", "FOLDER", "SESSION"];
+    table::render(head, &runs.iter().map(cells).collect::<Vec<_>>())
 }
 
 /// Runs in columns.

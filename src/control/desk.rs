@@ -24,7 +24,7 @@ use super::{
     fault::{Fault, FaultKind},
     protocol::{Answer, Request, RunDetail, SessionDetail, SessionState, Stalled, shown},
     reader::{PAGE, Reader},
-    status::RunStatus,
+    status::{RunStatus, RunSummary},
     tree::{self, Forest},
     upkeep::{Caretaker, Sweep},
 };
@@ -156,7 +156,7 @@ impl Desk {
                 stalled: self.vitals().map(|vitals| stalled(&vitals)).unwrap_or_default(),
             })),
             Request::RunsList { max } => {
-                self.runs(Read::Runs { session: None, max }).await.map(Answer::Runs).map(Some)
+                self.summaries(Read::Runs { session: None, max }).await.map(Answer::Runs).map(Some)
             }
             Request::RunsShow { run } => self.run(&run).await.map(Some),
             Request::SessionsList { max } => self.sessions(max).await.map(Answer::Sessions).map(Some),
@@ -190,6 +190,20 @@ impl Desk {
             rows.push(self.status(row).await);
         }
         Ok(rows)
+    }
+
+    async fn summaries(&self, what: Read) -> Result<Vec<RunSummary>, Fault> {
+        let mut summaries = Vec::new();
+        for run in self.runs(what).await? {
+            // A session that cannot be read must not hide the other runs.
+            let accepted = match self.reader.accepted(&run).await {
+                Ok(accepted) => Some(accepted),
+                Err(fault) if fault.kind == FaultKind::Store => None,
+                Err(fault) => return Err(fault),
+            };
+            summaries.push(RunSummary::new(run, accepted.as_ref()));
+        }
+        Ok(summaries)
     }
 
     async fn status(&self, row: RunRow) -> RunStatus {

@@ -35,6 +35,6 @@ pub use fault::{Fault, FaultKind};
 pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, Stalled, shown};
 pub use reader::{Named, PAGE, Reader};
 pub use server::{ControlError, Server};
-pub use status::RunStatus;
+pub use status::{RunStatus, RunSummary};
 pub use tree::Forest;
 pub use upkeep::{Caretaker, Footprint, Room, StoreRoom, Sweep, Swept, SweptClass};

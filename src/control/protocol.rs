@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{
     budget::BudgetDetail,
     fault::{Fault, FaultKind},
-    status::RunStatus,
+    status::{RunStatus, RunSummary},
     upkeep::{Footprint, Sweep, Swept},
 };
 use crate::clock::rfc3339;
@@ -192,7 +192,7 @@ pub enum Answer {
         stalled: Vec<Stalled>,
     },
     /// To `runs.list`, in the order in which they were accepted.
-    Runs(Vec<RunStatus>),
+    Runs(Vec<RunSummary>),
     /// To `runs.show`.
     Run(Box<RunDetail>),
     /// To `sessions.list`, in the order in which they were opened.

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use hermod_actors::model::{RunRow, RunState};
+use hermod_actors::model::{ModelRef, RunAccepted, RunRow, RunState};
 use serde::{Deserialize, Serialize};
 
 /// The row of a run, and whether a process runs it.
@@ -47,5 +47,39 @@ impl Deref for RunStatus {
 
     fn deref(&self) -> &RunRow {
         &self.row
+    }
+}
+
+/// Characters of an input that lists show.
+const MAX_INPUT_CHARS: usize = 200;
+
+/// A run as a list has it: its status, and what it was accepted with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Its status.
+    #[serde(flatten)]
+    pub status: RunStatus,
+    /// The beginning of its input, at most 200 characters; empty if its session cannot be read.
+    #[serde(default)]
+    pub input: String,
+    /// The first model of its chain; `None` if its session cannot be read.
+    #[serde(default)]
+    pub model: Option<ModelRef>,
+    /// The folder in which its tools work; `None` if its session cannot be read.
+    #[serde(default)]
+    pub workspace: Option<String>,
+}
+
+impl RunSummary {
+    /// Of a run with the record that accepted it, if that can be read.
+    pub(super) fn new(status: RunStatus, accepted: Option<&RunAccepted>) -> Self {
+        Self {
+            status,
+            input: accepted
+                .map(|accepted| accepted.input.chars().take(MAX_INPUT_CHARS).collect())
+                .unwrap_or_default(),
+            model: accepted.and_then(|accepted| accepted.spec.chain.first().cloned()),
+            workspace: accepted.map(|accepted| accepted.spec.workspace.clone()),
+        }
     }
 }

@@ -107,6 +107,12 @@ pub(crate) struct TaskArgs {
     /// Make the workspace if it does not exist
     #[arg(long, requires = "workspace")]
     pub(crate) create: bool,
+    /// The conversation so far, for a new one: a file with a JSON array of messages, as `messages` of `--json` has them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// The key that isolates the state of the run's tools [default: one of its own]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) task_id: Option<Identifier>,
     /// A system message for this run only
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
@@ -181,6 +187,8 @@ impl RunArgs {
             ("--provider", self.model.provider.is_some()),
             ("--model", self.model.model.is_some()),
             ("--workspace", self.task.workspace.is_some()),
+            ("--history", self.task.history.is_some()),
+            ("--task-id", self.task.task_id.is_some()),
             ("--system", self.task.system.is_some()),
             ("--budget", self.task.budget.is_some()),
             ("--timeout", self.task.timeout.is_some()),

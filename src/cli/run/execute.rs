@@ -14,6 +14,7 @@ use hermod_actors::{
 use super::{
     args::RunArgs,
     follow::{self, Followed},
+    history,
     key::first_of_key,
     pictures,
     stdin::read_task,
@@ -190,10 +191,12 @@ async fn run(args: &RunArgs, variables: &Variables, shown: Shown<'_>) -> Result<
         args.check_without_text()?;
     }
     let images = pictures::read(&args.asking.image)?;
+    let history = history::read(args.task.history.as_deref())?;
+    let isolation_key = args.task.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
     let state = daemon::make_state(&daemon::state_dir(variables)?)?;
     let place = args.task.place().map(|place| workspace::resolve(place, &state)).transpose()?;
-    let new = text.map(|text| (Task { text, images }, place));
+    let new = text.map(|text| (Task { text, images, history, isolation_key }, place));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut holding = Holding::take(state, durability.into()).await?;
     let followed = hold(args, (&config, variables), &mut holding, new, shown).await;
@@ -360,10 +363,15 @@ async fn carry_out(
             notes(&spec, &task).iter().for_each(say_progress);
             let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
             let place = spec.workspace.clone();
-            let (session, images) = (target.choice.clone(), task.images);
-            let idempotency_key = key.map(Into::into);
-            let text = RunRequest::new(task.text);
-            let request = RunRequest { session, images, spec: Some(spec), idempotency_key, ..text };
+            let request = RunRequest {
+                session: target.choice.clone(),
+                images: task.images,
+                history: task.history,
+                task: task.isolation_key,
+                spec: Some(spec),
+                idempotency_key: key.map(Into::into),
+                ..RunRequest::new(task.text)
+            };
             let (mut submitted, mut room) = (pin!(runtime.submit(request)), Room::of(runtime));
             let accepted = loop {
                 tokio::select! {

@@ -21,6 +21,7 @@ pub(super) async fn first_of_key(
     let Some(row) = reader.runs(Read::RunOfKey(key.into())).await?.pop() else { return Ok(None) };
     let request = RunRequest {
         images: task.images.clone(),
+        history: task.history.clone(),
         session: session.clone(),
         idempotency_key: Some(key.into()),
         ..RunRequest::new(task.text.clone())

@@ -3,6 +3,7 @@
 mod args;
 mod execute;
 mod follow;
+mod history;
 mod key;
 mod model;
 mod pictures;

@@ -1,7 +1,7 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use hermod_actors::model::{Levels, RunSpec, Thinking, ThinkingStyle};
+use hermod_actors::model::{Levels, Message, RunSpec, Thinking, ThinkingStyle};
 
 use super::{args::RunArgs, model, target::Target};
 use crate::{
@@ -16,6 +16,9 @@ use crate::{
 pub(super) struct Task {
     pub(super) text: Arc<str>,
     pub(super) images: Vec<Bytes>,
+    pub(super) history: Vec<Message>,
+    /// The isolation key of the run's tools; one is made if absent.
+    pub(super) isolation_key: Option<Arc<str>>,
 }
 
 /// What of the task a model of the chain is not told, and why.

@@ -141,6 +141,43 @@ pub(super) fn read(
     Ok((system, messages))
 }
 
+/// A conversation from outside: a JSON array of messages, as `messages` of `hermod run --json` is one. Calls without results and
+/// the like are accepted, since the runtime repairs a history. The error names the field.
+pub(in crate::cli) fn history(json: &[u8]) -> Result<Vec<Message>, String> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let fields: Vec<Fields> =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
+    json.end().map_err(|error| error.to_string())?;
+    let messages = fields.into_iter().enumerate().map(|(n, fields)| past_message(n, fields));
+    messages.collect::<Result<_, _>>().map_err(|Wrong { field, why }| format!("{field}: {why}"))
+}
+
+fn past_message(n: usize, fields: Fields) -> Result<Message, Wrong> {
+    let field = |name: &str| format!("[{n}].{name}");
+    check_fields(&fields, &field)?;
+    let (text, images) = said(fields.content, &field, &mut Pictures::default())?;
+    if !images.is_empty() {
+        return Err(Wrong::at(field("content"), "a history takes no pictures; leave them out"));
+    }
+    let content =
+        Content { text: text.as_str().into(), images: images.into(), note: fields.note.map(Into::into) };
+    Ok(match fields.role {
+        Role::System => Message::System(text.into()),
+        Role::User => Message::User(content),
+        Role::Assistant => Message::Assistant(Arc::new(AssistantMessage {
+            text,
+            reasoning: fields.reasoning.unwrap_or_default(),
+            calls: fields.tool_calls.into_iter().map(Call::read).collect(),
+            opaque: fields.opaque,
+        })),
+        Role::Tool => Message::Tool {
+            call: fields.tool_call_id.unwrap_or_default().into(),
+            name: fields.name.unwrap_or_default().into(),
+            content,
+        },
+    })
+}
+
 impl Call {
     fn read(self) -> ToolCall {
         ToolCall { id: self.id, name: self.function.name, arguments: self.function.arguments }

@@ -3,7 +3,7 @@
 mod conversation;
 mod decode;
 mod encode;
-mod message;
+pub(super) mod message;
 mod signs;
 
 use std::{io, path::Path};

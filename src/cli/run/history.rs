@@ -1,0 +1,21 @@
+//! The file that `--history` names: the conversation before the task.
+
+use std::path::Path;
+
+use hermod_actors::model::Message;
+
+use crate::{
+    cli::{exit::Failure, wire::message},
+    files::read_regular,
+};
+
+/// Bytes of a history: more than the window of any model.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The messages of the file; none if none is named.
+pub(super) fn read(path: Option<&Path>) -> Result<Vec<Message>, Failure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let wrong = |why: String| Failure::usage(format!("--history {}: {why}", path.display()));
+    let json = read_regular(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
+    message::history(&json).map_err(wrong)
+}
