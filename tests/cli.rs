@@ -465,3 +465,62 @@ fn a_killed_run_goes_on_and_repeats_no_command() {
     let end = records.iter().find(|record| record["kind"] == "call.ended").unwrap();
     assert_eq!(end["status"], "ok", "the command outlived the process: {end}");
 }
+
+#[test]
+fn a_history_and_a_key_for_the_tools_come_from_the_command_line() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "done" }]));
+    let history = world.work().join("history.json");
+    let write = |messages: &Value| fs::write(&history, messages.to_string()).unwrap();
+    let run = |more: &[&str]| {
+        world.run(&[&["run", &script, "--json", "--history", "history.json", "next"], more].concat())
+    };
+    // A call without a result is repaired, as everywhere.
+    let function = json!({ "name": "shell", "arguments": "{}" });
+    write(&json!([
+        { "role": "system", "content": "be brief" },
+        { "role": "user", "content": "hello" },
+        { "role": "assistant", "content": "", "tool_calls": [{ "id": "1", "type": "function", "function": function }] },
+    ]));
+    let result = object(&String::from_utf8(run(&["--task-id", "mine"]).stdout).unwrap());
+    assert_eq!((&result["outcome"], &result["isolation_key"]), (&json!("completed"), &json!("mine")));
+    let accepted = world.journal("last").into_iter().find(|record| record["kind"] == "run.accepted").unwrap();
+    assert_eq!(accepted["history"]["rounds"][0]["user"], "hello", "{accepted}");
+
+    let check = |messages: &Value, part: &str| {
+        write(messages);
+        let output = run(&[]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    };
+    check(&json!({}), "--history history.json: invalid type: map, expected a sequence");
+    check(
+        &json!([{ "role": "user", "tool_call_id": "1" }]),
+        "[0].tool_call_id: a message of this role has none",
+    );
+    check(&json!([{ "role": "person" }]), "[0].role: unknown variant `person`");
+    world.fails(&["run", &script, "--history", "absent", "next"], 2, "--history absent: ");
+    world.fails(
+        &["run", "--resume", "last", "--history", "absent"],
+        2,
+        "--history: the unfinished run goes on",
+    );
+    world.fails(&["run", &script, "--task-id", " ", "next"], 2, "it is empty; give a name");
+}
+
+#[test]
+fn a_list_of_runs_says_what_each_is_to_do_with_which_model_and_where() {
+    let world = World::new();
+    let script = world.script(&json!([{ "say": "done" }]));
+    world.ok(&["run", &script, "count the words\nof this"]);
+    let list = world.ok(&["runs", "list"]);
+    let folder = world.work().display().to_string();
+    for part in ["RUN", "TASK", "count the words of this", "rehearsal-", &folder] {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+    let runs: Value = serde_json::from_str(&world.ok(&["runs", "list", "--json"])).unwrap();
+    assert_eq!(
+        (&runs[0]["input"], &runs[0]["workspace"]),
+        (&json!("count the words\nof this"), &json!(folder))
+    );
+}

@@ -35,13 +35,14 @@ async fn first_path(mode: ApiMode, path: &str) -> String {
     let runtime = builder.start().await.expect("it starts");
     let submit = async { runtime.submit(RunRequest::new("go")).await.expect("it is accepted") };
     let path = async {
-    loop {
-        let (socket, _) = listener.accept().await.expect("a connection");
-        let mut line = String::new();
-        BufReader::new(socket).read_line(&mut line).await.expect("a request");
-        // The list of models is asked for a window that is not known.
-        if let Some(rest) = line.strip_prefix("POST ") {
-                return rest.split(' ').next().expect("a path").to_owned();
+        loop {
+            let (socket, _) = listener.accept().await.expect("a connection");
+            let mut line = String::new();
+            BufReader::new(socket).read_line(&mut line).await.expect("a request");
+            let path = line.strip_prefix("POST ").and_then(|rest| rest.split(' ').next());
+            // Lists of models are asked for a window that is not known.
+            if let Some(path) = path.filter(|path| *path != "/api/show") {
+                return path.to_owned();
             }
         }
     };

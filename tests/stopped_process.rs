@@ -19,13 +19,13 @@ const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n
 const REST: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Reads a request; whether it asks the model, and not for the list of models.
+/// Reads a request; whether it asks the model, and not for a list of models.
 fn read_request(stream: &mut TcpStream) -> bool {
     let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let text = String::from_utf8_lossy(&seen).to_lowercase();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            if head.starts_with("get ") {
+            if !head.starts_with("post /v1/chat/completions ") {
                 return false;
             }
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());

@@ -57,11 +57,20 @@ fn sync(folder: &Path) -> Result<(), Fault> {
     files::sync_folder(folder).map_err(Fault::at(folder))
 }
 
+/// Bytes of a file that was made to be locked and is no store yet. A file of a store that was emptied has none.
+const LOCK_ONLY_BYTES: u64 = 1;
+
 fn lock(path: &Path) -> Result<File, Fault> {
+    let is_absent = !path.exists();
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = file.map_err(Fault::at(path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            if is_absent && file.metadata().map_err(Fault::at(path))?.len() == 0 {
+                file.set_len(LOCK_ONLY_BYTES).map_err(Fault::at(path))?;
+            }
+            Ok(file)
+        }
         Err(TryLockError::WouldBlock) => Err(Fault::Engine(redb::Error::DatabaseAlreadyOpen)),
         Err(TryLockError::Error(error)) => Err(Fault::at(path)(error)),
     }
@@ -92,7 +101,7 @@ impl Place {
 
     /// Whether there is a store.
     pub fn has_store(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.len() > 0)
+        Ok(self.file.metadata()?.len() > LOCK_ONLY_BYTES)
     }
 
     /// An empty folder in which the new store is to be made; what an earlier process has left there is removed.
@@ -176,7 +185,7 @@ fn one_step(dir: &Path) -> Result<bool, Fault> {
     }
     let (new, own, old) = (ready.join(FILE), dir.join(FILE), replaced.join(FILE));
     if new.try_exists().map_err(at(&new))? {
-        let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > 0);
+        let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > LOCK_ONLY_BYTES);
         if is_store && !old.try_exists().map_err(at(&old))? {
             files::make_folder(&replaced).map_err(at(&replaced))?;
             fs::hard_link(&own, &old).map_err(at(&old))?;
