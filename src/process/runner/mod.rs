@@ -8,7 +8,7 @@
 //! 2. The runner locks `lock`, and keeps it locked as long as it lives.
 //! 3. It makes what it will need: `output`, and `exit`, whose room on the disk it takes now.
 //! 4. It makes `started`, which only one can make. If it is there already, that attempt is *revoked*: it ends. Then it
-//!    enters the attempt and its pid into the [ledger](ledger), which is no part of the folder, and looks once more whether
+//!    enters the attempt and its pid into the ledger (`ledger.rs`), which is no part of the folder, and looks once more whether
 //!    `started` is its own.
 //! 5. It runs the command, ends it when its time is up, and writes what it says into `output`.
 //! 6. It syncs `output`, then writes `exit`, with a hash of all that is in it, and syncs that; after a stop it syncs nothing.
