@@ -56,6 +56,8 @@ pub(crate) struct ProgressDisplay {
     region: Option<LiveRegion>,
     answer: Option<AnswerStream>,
     thought: DeltaText,
+    /// Bytes of the thought under way that have come as deltas.
+    thought_bytes: usize,
     /// The run whose texts are streamed.
     run: Option<RunId>,
     cursor: Cursor,
@@ -103,6 +105,7 @@ impl ProgressDisplay {
             region,
             answer: (shows_answer && is_free && is_one_terminal()).then(AnswerStream::default),
             thought: DeltaText::default(),
+            thought_bytes: 0,
             run: None,
             cursor: Cursor::LineStart,
         }
@@ -226,12 +229,13 @@ impl ProgressDisplay {
             && self.shows_reasoning
             && self.streams()
         {
+            self.thought_bytes += delta.len();
             let text = self.thought.push(delta);
             self.show_thought(&text);
         } else if let EventBody::Retry { call, .. } = body
             && of_run(call)
         {
-            self.thought = DeltaText::default();
+            self.end_thought();
             if self.answer.as_mut().is_some_and(|stream| stream.void(*call)) {
                 self.line(Tone::Bad, "void      the text above does not count: the model is asked again");
             }
@@ -248,11 +252,19 @@ impl ProgressDisplay {
         if Some(answered.call.run) != self.run {
             return;
         }
-        if self.shows_reasoning && !self.streams() && !self.is_quiet {
+        if self.shows_reasoning && self.streams() {
+            // Deltas are not for those that begin to watch later: the record has what they have missed.
+            let rest = answered.message.reasoning.get(self.thought_bytes..).unwrap_or_default();
+            if !rest.is_empty() {
+                let text = self.thought.push(rest);
+                self.show_thought(&text);
+            }
+        } else if self.shows_reasoning && !self.is_quiet {
             for line in answered.message.reasoning.lines() {
                 say_in_tone(Tone::Quiet, &format!("{THOUGHT}{line}"));
             }
         }
+        self.end_thought();
         if answered.is_discarded() {
             return;
         }
@@ -286,6 +298,11 @@ impl ProgressDisplay {
             write_stderr(&(self.palette.paint(Tone::Quiet, &format!("{before}{line}")) + end));
             self.cursor = if end.is_empty() { Cursor::InThought } else { Cursor::LineStart };
         }
+    }
+
+    /// The next thought begins anew.
+    fn end_thought(&mut self) {
+        (self.thought, self.thought_bytes) = (DeltaText::default(), 0);
     }
 
     /// Ends the line of a text that is being shown.
