@@ -32,7 +32,7 @@ fn command(place: &Place, deed: &str) -> String {
 }
 
 /// Waits to be released.
-const AFTER: &str = "while [ ! -e release ]; do sleep 0.02; done; echo last; exit 3";
+const AFTER: &str = "while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done; echo last; exit 3";
 
 fn check_ended(left: Left, deed: &str) {
     let (cause, code, _, out, _) = told(ended(left));
