@@ -51,7 +51,7 @@ impl HandlerWatchdog {
 impl Drop for HandlerWatchdog {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // It looks once more at most, and nobody needs to wait for that.
+        // The thread looks once more at most, and the end does not wait for it.
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
         }

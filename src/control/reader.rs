@@ -200,7 +200,7 @@ impl Reader {
     }
 
     async fn stored(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, ReadError> {
-        // Short reads are ready at once: many in a row would let nobody else have a turn.
+        // Short reads are ready at once: many in a row would keep other tasks from running.
         tokio::task::coop::consume_budget().await;
         match self.0.read(Read::Records { session, from, max }).await? {
             Rows::Records(page) => {
@@ -360,7 +360,7 @@ impl Reader {
     }
 
     async fn read(&self, what: Read) -> Result<Rows, Fault> {
-        // Short reads are ready at once: many in a row would let nobody else have a turn.
+        // Short reads are ready at once: many in a row would keep other tasks from running.
         tokio::task::coop::consume_budget().await;
         self.0.read(what).await.map_err(|error| RunError::Read(error).into())
     }

@@ -69,7 +69,7 @@ fn enter(folder: &Folder) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    // Whoever has found no entry has revoked this attempt before.
+    // A reviver that found no entry has revoked this attempt before.
     if folder.claimed()? == Some(Claim::Runner(Some(pid))) { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 

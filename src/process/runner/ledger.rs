@@ -2,7 +2,7 @@
 //!
 //! A runner writes the name of its attempt into it, and its pid, after `started` was made and before the command runs. So
 //! a command can remove its spool folder, but not the fact that it was begun: the ledger says that an attempt was *not*
-//! begun only if it is there, whole, and older than the run. Whoever removes the ledger removes that proof for all runs
+//! begun only if it is there, whole, and older than the run. A command that removes the ledger removes that proof for all runs
 //! that were accepted before it is made again.
 
 use std::{
