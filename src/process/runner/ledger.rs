@@ -10,6 +10,7 @@ use std::{
     io::{self, BufWriter, Read as _, Write as _},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::UNIX_EPOCH,
 };
 
@@ -29,6 +30,10 @@ const MAX_HEAD: u64 = 64;
 const LARGE: u64 = 64 << 10;
 /// Bytes that are read: far more than the entries of all open runs.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// Held while a ledger is replaced: two replacements would use the same temporary file. Only the process that holds the
+/// store replaces its ledger, so no other process competes.
+static REPLACEMENT: Mutex<()> = Mutex::new(());
 
 /// What the ledger says of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +78,11 @@ impl CommandLedger {
         if self.has_head()? {
             return Ok(());
         }
+        let _sole = sole_replacement();
+        // Another thread may have made it in the meantime, and a runner may have written into that one.
+        if self.has_head()? {
+            return Ok(());
+        }
         let state = self.0.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::DirBuilder::new().recursive(true).create(state)?;
         let (mut file, part) = self.part()?;
@@ -114,6 +124,7 @@ impl CommandLedger {
         if !fs::metadata(&self.0).is_ok_and(|file| file.len() > LARGE) {
             return Ok(());
         }
+        let _sole = sole_replacement();
         let _locked = self.locked()?;
         let Some(LedgerEntries { since_ms, begun }) = self.read()? else { return Ok(()) };
         let (file, part) = self.part()?;
@@ -177,6 +188,10 @@ impl LedgerEntries {
         };
         Some(Self { since_ms, begun: lines.filter_map(entry).collect() })
     }
+}
+
+fn sole_replacement() -> MutexGuard<'static, ()> {
+    REPLACEMENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn since_ms(head: &str) -> Option<u64> {
@@ -249,6 +264,29 @@ mod tests {
             }
             assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), Mark::Unknown);
             assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::NotBegun);
+        }
+    }
+
+    #[test]
+    fn many_threads_make_one_ledger() {
+        for damage in [|_: &Path| {}, |path: &Path| fs::write(path, [0; 100]).unwrap()] {
+            for _ in 0..50 {
+                let (_state, ledger) = ledger();
+                fs::create_dir_all(ledger.0.parent().unwrap()).unwrap();
+                damage(&ledger.0);
+                let start = std::sync::Barrier::new(8);
+                std::thread::scope(|scope| {
+                    for n in 0..8 {
+                        let (ledger, start) = (&ledger, &start);
+                        scope.spawn(move || {
+                            start.wait();
+                            ledger.ensure().unwrap();
+                            ledger.begin(&name(LATER, n).to_string(), getpid()).unwrap();
+                        });
+                    }
+                });
+                assert_eq!(ledger.begun().len(), 8, "no thread's entry is replaced");
+            }
         }
     }
 
