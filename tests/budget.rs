@@ -71,6 +71,24 @@ fn it_can_be_waited_for() {
     assert_eq!(shown(&world, "runs")["outcome"], "completed");
 }
 
+/// The command that the end of an exhausted run names lets it go on.
+#[test]
+fn a_limit_that_is_too_small_says_what_is_missing() {
+    for limit in ["tokens=5", "tokens=1k", "tokens=3k"] {
+        let world = World::new();
+        let script = world.script(&json!([{ "say": "found" }, { "say": "found" }]));
+        let out = world.hermod(&["run", &script, "--budget", limit, "look"]).output().unwrap();
+        assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
+        let told = stderr(&out);
+        assert!(told.contains(" needed for the next call"), "{told}");
+        let hint = told.split_once("`hermod budget add ").unwrap().1.split_once(" --wait`").unwrap().0;
+        let (run, more) = hint.split_once(' ').unwrap();
+        let added = world.hermod(&["budget", "add", run, more, "--wait"]).output().unwrap();
+        assert_eq!(added.status.code(), Some(0), "{more}: {}", stderr(&added));
+        assert!(texts(&added).0.ends_with("found\n"), "{more}: {}", texts(&added).0);
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let world = World::new();

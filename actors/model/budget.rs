@@ -197,17 +197,34 @@ pub struct NoAllowance {
     pub spent: u64,
     /// What others have reserved.
     pub reserved: u64,
+    /// What had to fit beside both. Not known of records of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
+}
+
+impl NoAllowance {
+    /// The raise that lets a run go on which has spent `spent` by now: twice what was refused fits then, because the next
+    /// request is a little longer. `None` if what was refused is not known.
+    pub fn sufficient_raise(&self, spent: u64) -> Option<u64> {
+        let used = self.reserved.saturating_add(spent.max(self.spent));
+        Some(self.needed?.saturating_mul(2).saturating_add(used).saturating_sub(self.limit))
+    }
 }
 
 impl fmt::Display for NoAllowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { account, dimension, limit, spent, reserved } = self;
+        let Self { account, dimension, limit, spent, reserved, needed } = self;
         let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| dimension.shown(*amount));
-        write!(
-            f,
-            "{} limit of {limit} reached: {spent} spent, {reserved} reserved, account {account}",
-            dimension.name()
-        )
+        let name = dimension.name();
+        write!(f, "{name} limit of {limit} reached: {spent} spent, {reserved} reserved")?;
+        match (dimension, needed) {
+            (Dimension::Tokens | Dimension::Usd, Some(needed)) => {
+                write!(f, ", {} needed for the next call", dimension.shown(*needed))?;
+            }
+            // Of these a call needs one, or as many as the answer names.
+            (Dimension::Iterations | Dimension::ToolCalls | Dimension::Children, _) | (_, None) => {}
+        }
+        write!(f, ", account {account}")
     }
 }
 
@@ -235,18 +252,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_told_in_dollars() {
-        let told = |dimension, limit, spent| {
-            let account = AccountId::from_bits(0);
-            NoAllowance { account, dimension, limit, spent, reserved: 0 }.to_string()
+    fn a_sufficient_raise_has_room_for_two_calls() {
+        let check = |(limit, spent, reserved), needed, spent_by_now, expect| {
+            let (account, dimension) = (AccountId::from_bits(0), Dimension::Tokens);
+            let refusal = NoAllowance { account, dimension, limit, spent, reserved, needed };
+            assert_eq!(refusal.sufficient_raise(spent_by_now), expect);
         };
+        check((80, 70, 5), Some(20), 0, Some(35));
+        check((80, 70, 5), Some(20), 79, Some(44));
+        check((80, 70, 5), None, 0, None);
+        check((80, 0, 0), Some(u64::MAX), 9, Some(u64::MAX - 80));
+    }
+
+    #[test]
+    fn money_is_told_in_dollars() {
+        let refusal = |dimension, limit, spent, needed| {
+            let account = AccountId::from_bits(0);
+            NoAllowance { account, dimension, limit, spent, reserved: 0, needed }.to_string()
+        };
+        let told = |dimension, limit, spent| refusal(dimension, limit, spent, None);
         let usd = told(Dimension::Usd, 5_000_000_000, 4_120_000_000);
         assert!(usd.starts_with("usd limit of $5 reached: $4.12 spent, $0 reserved"), "{usd}");
         assert!(
             told(Dimension::Usd, 100_000, 1).starts_with("usd limit of $0.0001 reached: $0.000000001 spent")
         );
         assert!(
-            told(Dimension::Tokens, 80, 0).starts_with("tokens limit of 80 reached: 0 spent, 0 reserved")
+            told(Dimension::Tokens, 80, 0).starts_with("tokens limit of 80 reached: 0 spent, 0 reserved, a")
         );
+        for (dimension, expect) in [
+            (Dimension::Tokens, ", 90 needed for the next call, account"),
+            (Dimension::Usd, ", $0.00000009 needed for the next call, account"),
+            (Dimension::Iterations, " 0 reserved, account"),
+        ] {
+            let text = refusal(dimension, 80, 0, Some(90));
+            assert!(text.contains(expect), "{text}");
+        }
     }
 }

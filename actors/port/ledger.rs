@@ -181,7 +181,9 @@ fn short(id: AccountId, account: &Account, amounts: &Amounts) -> Option<NoAllowa
         let reserved = account.reserved.get(dimension).unwrap_or(0);
         let total = spent.checked_add(reserved).and_then(|used| used.checked_add(amount));
         let fits = total.is_some_and(|total| total <= limit);
-        (!fits).then_some(NoAllowance { account: id, dimension, limit, spent, reserved })
+        // What has no known price reserves the most there is.
+        let needed = Some(amount).filter(|amount| *amount < u64::MAX);
+        (!fits).then_some(NoAllowance { account: id, dimension, limit, spent, reserved, needed })
     })
 }
 
@@ -240,16 +242,18 @@ mod tests {
         Ledger { settle: vec![Settle { account: CHILD, reserved, spent, refund }], ..Ledger::default() }
     }
 
-    fn short_of(account: AccountId, limit: u64, spent: u64, reserved: u64) -> Refusal {
-        Refusal::NoAllowance(NoAllowance { account, dimension: Dimension::Tokens, limit, spent, reserved })
+    fn short_of(account: AccountId, (limit, spent, reserved): (u64, u64, u64), needed: u64) -> Refusal {
+        let needed = Some(needed).filter(|needed| *needed < u64::MAX);
+        let dimension = Dimension::Tokens;
+        Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved, needed })
     }
 
     #[test]
     fn a_reservation_counts_on_all_ancestors_up_to_the_limit() {
         check(&reserve(CHILD, 45), Ok(&[(CHILD, 10, 50, true), (ROOT, 30, 65, true)]));
-        check(&reserve(CHILD, 46), Err(short_of(CHILD, 60, 10, 5)));
-        check(&reserve(ROOT, 51), Err(short_of(ROOT, 100, 30, 20)));
-        check(&reserve(CHILD, u64::MAX), Err(short_of(CHILD, 60, 10, 5)));
+        check(&reserve(CHILD, 46), Err(short_of(CHILD, (60, 10, 5), 46)));
+        check(&reserve(ROOT, 51), Err(short_of(ROOT, (100, 30, 20), 51)));
+        check(&reserve(CHILD, u64::MAX), Err(short_of(CHILD, (60, 10, 5), u64::MAX)));
         check(&reserve(CHILD, 0), Ok(&[(CHILD, 10, 5, false), (ROOT, 30, 20, false)]));
     }
 
@@ -263,7 +267,7 @@ mod tests {
         };
         let mut ledger = reserve(roomy.id, 51);
         ledger.open.push(roomy);
-        check(&ledger, Err(short_of(ROOT, 100, 30, 20)));
+        check(&ledger, Err(short_of(ROOT, (100, 30, 20), 51)));
         ledger.reserve[0].amounts = tokens(50);
         check(&ledger, Ok(&[(roomy.id, 0, 50, true), (ROOT, 30, 70, true)]));
     }
@@ -282,7 +286,7 @@ mod tests {
     fn reservations_of_one_ledger_add_up() {
         let mut ledger = reserve(CHILD, 40);
         ledger.reserve.push(Reserve { account: CHILD, amounts: tokens(6) });
-        check(&ledger, Err(short_of(CHILD, 60, 10, 45)));
+        check(&ledger, Err(short_of(CHILD, (60, 10, 45), 6)));
     }
 
     fn raise(account: AccountId, by: u64) -> Ledger {
@@ -313,8 +317,8 @@ mod tests {
         check(&raise(CHILD, 0), Ok(&[(CHILD, 10, 5, false), (ROOT, 30, 20, false)]));
         let used = |by, n| Ledger { reserve: reserve(CHILD, n).reserve, ..raise(CHILD, by) };
         check(&used(5, 50), Ok(&[(CHILD, 10, 55, true), (ROOT, 30, 70, true)]));
-        check(&used(5, 51), Err(short_of(CHILD, 65, 10, 5)));
-        check(&used(500, 51), Err(short_of(ROOT, 100, 30, 20)));
+        check(&used(5, 51), Err(short_of(CHILD, (65, 10, 5), 51)));
+        check(&used(500, 51), Err(short_of(ROOT, (100, 30, 20), 51)));
         let id = AccountId::from_bits(3);
         let mut opened = raise(id, 1);
         opened.open = vec![NewAccount { id, parent: None, limits: tokens(4), apart: false }];
@@ -352,8 +356,9 @@ mod tests {
             reserve: vec![Reserve { account, amounts: both(iterations, tokens) }],
             ..Ledger::default()
         };
-        let refused = |account, dimension, limit, spent, reserved| {
-            Err(Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved }))
+        let refused = |account, dimension, limit, (spent, reserved), needed| {
+            let needed = Some(needed);
+            Err(Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved, needed }))
         };
         let below = [
             (BELOW, both(2, 0), both(7, 40)),
@@ -362,14 +367,14 @@ mod tests {
         ];
         check(&reserve(BELOW, 6, 40), Ok(&below));
         check(&reserve(APART, 6, 1), Ok(&[(APART, both(2, 0), both(7, 1)), (TOP, both(2, 0), both(1, 1))]));
-        check(&reserve(TOP, 1, 0), refused(TOP, Dimension::Iterations, 3, 2, 1));
-        check(&reserve(APART, 7, 1), refused(APART, Dimension::Iterations, 9, 2, 1));
-        check(&reserve(BELOW, 7, 1), refused(APART, Dimension::Iterations, 9, 2, 1));
-        check(&reserve(BELOW, 6, 41), refused(APART, Dimension::Tokens, 40, 0, 0));
+        check(&reserve(TOP, 1, 0), refused(TOP, Dimension::Iterations, 3, (2, 1), 1));
+        check(&reserve(APART, 7, 1), refused(APART, Dimension::Iterations, 9, (2, 1), 7));
+        check(&reserve(BELOW, 7, 1), refused(APART, Dimension::Iterations, 9, (2, 1), 7));
+        check(&reserve(BELOW, 6, 41), refused(APART, Dimension::Tokens, 40, (0, 0), 41));
         let (id, limits) = (AccountId::from_bits(7), Amounts::default());
         let mut roomy = reserve(id, 1_000, 51);
         roomy.open = vec![NewAccount { id, parent: Some(TOP), limits, apart: true }];
-        check(&roomy, refused(TOP, Dimension::Tokens, 50, 0, 0));
+        check(&roomy, refused(TOP, Dimension::Tokens, 50, (0, 0), 51));
         let settle = Settle { account: BELOW, reserved: both(1, 0), spent: both(5, 9), refund: both(2, 4) };
         let settled =
             [(BELOW, both(5, 5), both(0, 0)), (APART, both(5, 5), both(0, 0)), (TOP, both(2, 5), both(1, 0))];

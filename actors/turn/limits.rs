@@ -38,8 +38,13 @@ pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &Mode
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
     let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
-    let room = before_grace(run, turn, model).map(|(_, room)| room).fold(room, u64::min);
-    let max_tokens = if room >= LEAST_OUTPUT { room } else { wanted };
+    let beside_grace = before_grace(run, turn, model).map(|(_, room, _)| room).fold(room, u64::min);
+    let max_tokens = match (room, beside_grace) {
+        (_, room @ LEAST_OUTPUT..) => room,
+        (LEAST_OUTPUT.., _) => wanted,
+        // It is refused. The refusal names what the shortest answer needs.
+        _ => wanted.min(LEAST_OUTPUT),
+    };
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
@@ -63,30 +68,38 @@ pub(super) fn shortest_answer(run: &Run, model: &ModelRef, window: u64) -> u64 {
 /// made. A run that has no answer yet is asked for one as long as there is anything left.
 pub(super) fn no_room_for_grace(run: &Run, turn: &Turn, model: &ModelRef) -> Option<NoAllowance> {
     let least = wanted_output(run, model).min(LEAST_OUTPUT);
-    let (dimension, _) = before_grace(run, turn, model).find(|(_, room)| *room < least)?;
+    let (dimension, _, needed) = before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
     Some(NoAllowance {
         account: run.id.into(),
         dimension,
         limit: run.limit(dimension)?,
         spent: run.spent.get(dimension).unwrap_or(0),
         reserved: 0,
+        needed: Some(needed),
     })
 }
 
 /// The output for which a call may ask, by each limit, so that the grace call fits behind it: that reads the same view, and
-/// the call's whole output.
-fn before_grace(run: &Run, turn: &Turn, model: &ModelRef) -> impl Iterator<Item = (Dimension, u64)> + use<> {
+/// the call's whole output. And what both calls need of that limit with the shortest answer.
+fn before_grace(
+    run: &Run,
+    turn: &Turn,
+    model: &ModelRef,
+) -> impl Iterator<Item = (Dimension, u64, u64)> + use<> {
     let works = run.has_answered() && !run.is_in_grace();
     let price = run.spec.traits_of(model).price;
     let twice = input(run, turn, model).saturating_mul(2);
+    let least = wanted_output(run, model).min(LEAST_OUTPUT);
     let tokens =
         run.left(Dimension::Tokens).map(|left| left.saturating_sub(twice.saturating_add(GRACE_ROOM)) / 2);
+    let tokens_needed = twice.saturating_add(GRACE_ROOM).saturating_add(least * 2);
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| {
-        let left = left.saturating_sub(price.at_most(twice, GRACE_ROOM));
-        left.checked_div(price.at_most(1, 1)).unwrap_or(u64::MAX)
+        let (grace, each) = (price.at_most(twice, GRACE_ROOM), price.at_most(1, 1));
+        let room = left.saturating_sub(grace).checked_div(each).unwrap_or(u64::MAX);
+        (Dimension::Usd, room, grace.saturating_add(each.saturating_mul(least)))
     });
-    let rooms = [(Dimension::Tokens, tokens), (Dimension::Usd, paid)];
-    rooms.into_iter().filter_map(move |(dimension, room)| Some((dimension, room?)).filter(|_| works))
+    let tokens = tokens.map(|room| (Dimension::Tokens, room, tokens_needed));
+    tokens.into_iter().chain(paid).filter(move |_| works)
 }
 
 /// The tokens that are reserved for what a request reads: a quarter more than is likely.

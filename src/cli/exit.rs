@@ -249,7 +249,7 @@ mod tests {
         check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command }), 1);
         let account = RunId::from_bits(1).into();
         let dimension = hermod_actors::model::Dimension::Tokens;
-        let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
+        let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
         check(&because(Outcome::BudgetExhausted, Cause::Limit { refusal }), 3);
         let model = "p/m".parse().unwrap();
         check(&because(Outcome::BudgetExhausted, Cause::Unpriced { model, above: 200_000 }), 3);

@@ -560,7 +560,7 @@ mod tests {
     #[test]
     fn a_budget_that_is_used_up_is_told() {
         let (account, dimension) = (AccountId::from(RUN), Dimension::Iterations);
-        let refusal = NoAllowance { account, dimension, limit: 10, spent: 10, reserved: 0 };
+        let refusal = NoAllowance { account, dimension, limit: 10, spent: 10, reserved: 0, needed: None };
         let line = format!(
             "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: one last answer"
         );

@@ -53,7 +53,7 @@ pub(crate) fn in_dollars(nano: u64) -> Value {
 /// Stored amounts of money as `--json` has them everywhere: dollars, not nano-dollars. These are `usd` of limits and
 /// accounts, and the numbers of a refusal whose `dimension` is `usd`.
 pub(crate) fn with_dollars(mut value: Value) -> Value {
-    const AMOUNTS: [&str; 3] = ["limit", "spent", "reserved"];
+    const AMOUNTS: [&str; 4] = ["limit", "spent", "reserved", "needed"];
     if let Value::Object(object) = &mut value {
         let is_of_usd = object.get("dimension").is_some_and(|dimension| dimension == "usd");
         for (name, field) in object.iter_mut() {
@@ -171,12 +171,13 @@ pub(crate) fn run(row: &RunStatus) -> Value {
     Value::Object(object)
 }
 
-/// `{…of the run, input, model, workspace}`.
+/// `{…of the run, input, model, workspace, spent_usd}`.
 pub(crate) fn summary(summary: &RunSummary) -> Value {
     let mut object = as_object(run(&summary.status));
     object.insert("input".into(), summary.input.as_str().into());
     object.insert("model".into(), json!(summary.model));
     object.insert("workspace".into(), summary.workspace.as_deref().into());
+    object.insert("spent_usd".into(), json!(summary.spent_usd.map(in_dollars)));
     Value::Object(object)
 }
 

@@ -78,7 +78,7 @@ const MAX_TASK_CHARS: usize = 40;
 /// Runs of the whole store in columns. The first ones tell most: a terminal cuts what does not fit.
 fn list_of(runs: &[RunSummary]) -> String {
     let cells = |run: &RunSummary| {
-        let RunSummary { status, input, model, workspace } = run;
+        let RunSummary { status, input, model, workspace, spent_usd } = run;
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
         [
@@ -89,13 +89,25 @@ fn list_of(runs: &[RunSummary]) -> String {
             took(status),
             status.iterations.to_string(),
             status.usage.total().to_string(),
+            or_dash(spent_usd.map(dollars)),
             rfc3339(status.accepted_at),
             or_dash(workspace.clone()),
             status.session.to_string(),
         ]
     };
-    let head =
-        ["RUN", "STATE", "TASK", "MODEL", "TOOK", "ITERATIONS", "TOKENS", "ACCEPTED", "FOLDER", "SESSION"];
+    let head = [
+        "RUN",
+        "STATE",
+        "TASK",
+        "MODEL",
+        "TOOK",
+        "ITERATIONS",
+        "TOKENS",
+        "USD",
+        "ACCEPTED",
+        "FOLDER",
+        "SESSION",
+    ];
     table::render(head, &runs.iter().map(cells).collect::<Vec<_>>())
 }
 

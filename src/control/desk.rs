@@ -201,7 +201,8 @@ impl Desk {
                 Err(fault) if fault.kind == FaultKind::Store => None,
                 Err(fault) => return Err(fault),
             };
-            summaries.push(RunSummary::new(run, accepted.as_ref()));
+            let account = self.reader.account(run.id.into()).await?;
+            summaries.push(RunSummary::new(run, accepted.as_ref(), account.as_ref()));
         }
         Ok(summaries)
     }

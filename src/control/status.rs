@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use hermod_actors::model::{ModelRef, RunAccepted, RunRow, RunState};
+use hermod_actors::model::{Account, ModelRef, RunAccepted, RunRow, RunState};
 use serde::{Deserialize, Serialize};
 
 /// The row of a run, and whether a process runs it.
@@ -68,13 +68,17 @@ pub struct RunSummary {
     /// The folder in which its tools work; `None` if its session cannot be read.
     #[serde(default)]
     pub workspace: Option<String>,
+    /// The nano-dollars booked on its account, those of its subagents too; `None` if no price was known.
+    #[serde(default)]
+    pub spent_usd: Option<u64>,
 }
 
 impl RunSummary {
-    /// Of a run with the record that accepted it, if that can be read.
-    pub(super) fn new(status: RunStatus, accepted: Option<&RunAccepted>) -> Self {
+    /// Of a run with its account and the record that accepted it, as far as they can be read.
+    pub(super) fn new(status: RunStatus, accepted: Option<&RunAccepted>, account: Option<&Account>) -> Self {
         Self {
             status,
+            spent_usd: account.and_then(|account| account.spent.usd),
             input: accepted
                 .map(|accepted| accepted.input.chars().take(MAX_INPUT_CHARS).collect())
                 .unwrap_or_default(),

@@ -72,16 +72,18 @@ pub(super) async fn what_does_not_fit_is_refused_with_its_numbers(journal: Subje
     let fence = tree(&journal).await;
     journal.append(with(fence, 2, settle(account(1), 0, 15))).await;
     journal.append(with(fence, 3, reserve(account(2), 60))).await;
-    let refused = |n, limit, spent, reserved| {
-        let dimension = Dimension::Tokens;
-        Refusal::NoAllowance(NoAllowance { account: account(n), dimension, limit, spent, reserved })
+    let refused = |n, limit, (spent, reserved), needed| {
+        let (account, dimension) = (account(n), Dimension::Tokens);
+        Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved, needed })
     };
-    journal.check_refused(with(fence, 4, reserve(account(3), 21)), refused(2, 80, 0, 60)).await;
-    journal.check_refused(with(fence, 4, reserve(account(1), 26)), refused(1, 100, 15, 60)).await;
-    journal.check_refused(with(fence, 4, reserve(account(1), u64::MAX)), refused(1, 100, 15, 60)).await;
+    journal.check_refused(with(fence, 4, reserve(account(3), 21)), refused(2, 80, (0, 60), Some(21))).await;
+    journal.check_refused(with(fence, 4, reserve(account(1), 26)), refused(1, 100, (15, 60), Some(26))).await;
+    journal
+        .check_refused(with(fence, 4, reserve(account(1), u64::MAX)), refused(1, 100, (15, 60), None))
+        .await;
     let mut settled_too = settle(account(3), 0, 7);
     settled_too.reserve = reserve(account(3), 14).reserve;
-    journal.check_refused(with(fence, 4, settled_too), refused(2, 80, 7, 60)).await;
+    journal.check_refused(with(fence, 4, settled_too), refused(2, 80, (7, 60), Some(14))).await;
     journal.check_account(account(3), Some(&state(3, None, None).1)).await;
     journal.check_account(account(1), Some(&state(1, Some(15), Some(60)).1)).await;
     journal.check_journal(session(IN), &[record(1), record(2), record(3)]).await;
@@ -94,8 +96,14 @@ pub(super) async fn what_exceeds_is_booked_and_refunded(journal: Subject) {
     journal.append(with(fence, 2, reserve(account(2), 10))).await;
     let exceeded = journal.append(with(fence, 3, settle(account(2), 10, 130))).await;
     assert_eq!(exceeded.accounts, [2, 1].map(|n| state(n, Some(130), Some(0))));
-    let refused =
-        NoAllowance { account: account(2), dimension: Dimension::Tokens, limit: 80, spent: 130, reserved: 0 };
+    let refused = NoAllowance {
+        account: account(2),
+        dimension: Dimension::Tokens,
+        limit: 80,
+        spent: 130,
+        reserved: 0,
+        needed: Some(1),
+    };
     journal.check_refused(with(fence, 4, reserve(account(2), 1)), Refusal::NoAllowance(refused)).await;
     let mut refund = settle(account(2), 0, 0);
     refund.settle[0].refund = tokens(100);
@@ -115,20 +123,20 @@ pub(super) async fn a_raise_makes_room_on_one_account(mut journal: Subject) {
         account.limits.tokens = account.limits.tokens.map(|limit: u64| limit.saturating_add(by));
         (id, account)
     };
-    let refused = |n, limit| {
-        let dimension = Dimension::Tokens;
-        Refusal::NoAllowance(NoAllowance { account: account(n), dimension, limit, spent: 0, reserved: 0 })
+    let refused = |n, limit, needed| {
+        let (account, dimension, needed) = (account(n), Dimension::Tokens, Some(needed));
+        Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent: 0, reserved: 0, needed })
     };
-    journal.check_refused(with(fence, 2, reserve(account(2), 90)), refused(2, 80)).await;
+    journal.check_refused(with(fence, 2, reserve(account(2), 90)), refused(2, 80, 90)).await;
     let one = journal.append(with(fence, 2, raise(account(2), 10))).await;
     assert_eq!(one.accounts, [raised(2, 10), raised(1, 0)]);
     let too_much = Ledger { reserve: reserve(account(2), 101).reserve, ..raise(account(2), 15) };
-    journal.check_refused(with(fence, 3, too_much), refused(1, 100)).await;
+    journal.check_refused(with(fence, 3, too_much), refused(1, 100, 101)).await;
     journal.check_account(account(2), Some(&raised(2, 10).1)).await;
     let without = journal.append(with(fence, 3, raise(account(3), 10))).await;
     assert_eq!(without.accounts, [raised(3, 0), raised(2, 10), raised(1, 0)], "what has no limit gets none");
     let both = Ledger { reserve: reserve(account(3), 101).reserve, ..raise(account(1), u64::MAX) };
-    journal.check_refused(with(fence, 4, both), refused(2, 90)).await;
+    journal.check_refused(with(fence, 4, both), refused(2, 90, 101)).await;
     journal.append(with(fence, 4, raise(account(1), u64::MAX))).await;
     journal.reopen();
     journal.check_account(account(1), Some(&raised(1, u64::MAX).1)).await;
@@ -156,13 +164,14 @@ pub(super) async fn iterations_that_are_apart_go_no_further_up(mut journal: Subj
         reserve: vec![Reserve { account: account(of), amounts }],
         ..Ledger::default()
     };
-    let refused = |of, dimension, limit, reserved| {
-        Refusal::NoAllowance(NoAllowance { account: account(of), dimension, limit, spent: 0, reserved })
+    let refused = |of, dimension, limit, reserved, needed| {
+        let (account, needed) = (account(of), Some(needed));
+        Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent: 0, reserved, needed })
     };
     journal.append(with(fence, 2, reserve(2, both(5, 60)))).await;
-    let own = refused(2, Dimension::Iterations, 5, 5);
+    let own = refused(2, Dimension::Iterations, 5, 5, 1);
     journal.check_refused(with(fence, 3, reserve(2, both(1, 1))), own).await;
-    let above = refused(1, Dimension::Tokens, 100, 60);
+    let above = refused(1, Dimension::Tokens, 100, 60, 41);
     journal.check_refused(with(fence, 3, reserve(2, tokens(41))), above).await;
     let spent = both(4, 70);
     let settle = Settle { account: account(2), reserved: both(5, 60), spent, refund: Amounts::default() };

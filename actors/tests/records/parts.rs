@@ -173,13 +173,14 @@ pub(crate) fn not_answered() -> Made<NotAnswered> {
 }
 
 pub(crate) fn allowance() -> Made<NoAllowance> {
-    (account(), select(Dimension::ALL.to_vec()), number(), number(), number())
-        .prop_map(|(account, dimension, limit, spent, reserved)| NoAllowance {
+    (account(), select(Dimension::ALL.to_vec()), number(), number(), number(), maybe(number()))
+        .prop_map(|(account, dimension, limit, spent, reserved, needed)| NoAllowance {
             account,
             dimension,
             limit,
             spent,
             reserved,
+            needed,
         })
         .boxed()
 }

@@ -198,7 +198,7 @@ fn a_crash_while_stopping_still_stops() {
 fn what_does_not_fit_the_budget_exhausts_the_run_with_its_results() {
     let mut driver = acting(EffectClass::Pure);
     let (account, dimension) = (AccountId::from(run(1)), Dimension::Iterations);
-    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
+    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
     let mut draft = driver.turn.draft(driver.now);
     draft.feed(&Input::Refused(refusal));
     draft.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
@@ -252,7 +252,7 @@ fn a_call_asks_for_no_more_output_than_the_budget_has_left() {
     };
     assert_eq!(ask(None), Some(1_000));
     assert_eq!(ask(Some(502)), Some(500));
-    assert_eq!(ask(Some(100)), Some(1_000), "too little to be worth a call: it is refused as a whole");
+    assert_eq!(ask(Some(100)), Some(256), "too little to be worth a call: the shortest one is refused");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn what_is_left_of_tokens_survives_a_crash() {
     driver.crash();
     driver.lease(model(1, 1), 3);
     let asked = driver.turn.asking().map(|started| started.max_tokens);
-    assert_eq!(asked, Some(400), "what is left, 194, is too little to be worth a call");
+    assert_eq!(asked, Some(256), "what is left, 194, is too little to be worth a call");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_clock_that_was_set_back_does_not_stretch_a_pause() {
 fn a_run_without_allowance_ends_at_once_and_without_a_call() {
     let driver = Driver::new();
     let (account, dimension) = (AccountId::from(run(1)), Dimension::Tokens);
-    let refusal = NoAllowance { account, dimension, limit: 10, spent: 0, reserved: 0 };
+    let refusal = NoAllowance { account, dimension, limit: 10, spent: 0, reserved: 0, needed: None };
     let mut submitted = driver.clone();
     submitted.submit(1, Limits::default());
     let Some(Body::RunAccepted(accepted)) = submitted.records.last().map(|record| &record.body) else {
@@ -326,7 +326,7 @@ fn for_want_of_allowance_what_runs_still_ends_by_itself() {
     driver.answer(2, EffectClass::Once);
     driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
-    let refusal = NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1 };
+    let refusal = NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None };
     assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.exhausted", "call.ended"]);
     check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
     let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") };

@@ -303,7 +303,14 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
         (task.driver, call)
     };
     let refused = |dimension| {
-        Input::Refused(NoAllowance { account: run(1).into(), dimension, limit: 1, spent: 1, reserved: 0 })
+        Input::Refused(NoAllowance {
+            account: run(1).into(),
+            dimension,
+            limit: 1,
+            spent: 1,
+            reserved: 0,
+            needed: None,
+        })
     };
     let (mut driver, _) = halted();
     let records = driver.feed(&refused(Dimension::Tokens));

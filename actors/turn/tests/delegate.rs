@@ -226,7 +226,8 @@ fn what_is_not_given_away() {
     let given = answer(&few, &[r#"{"goal":""}"#]);
     check_refused(&mut few, &[given], "it is empty");
     let (account, dimension) = (AccountId::from_bits(9), Dimension::Children);
-    let refused = Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1 });
+    let refused =
+        Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None });
     let given = answer(&few, &[ONE]);
     check_refused(&mut few, &[refused, given], "children limit of 1 reached");
 }
@@ -289,7 +290,8 @@ fn a_call_that_has_given_tasks_away_is_never_lost() {
 #[test]
 fn what_does_not_fit_is_not_given_away_by_a_revival() {
     let (account, dimension) = (run(1).into(), Dimension::ToolCalls);
-    let refused = Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 });
+    let refused =
+        Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None });
     // What was refused may fit once limits are raised: it is asked for again, by then in another life.
     let by = Raised { budget: Amounts::default(), wall_ms: Some(1) };
     let mut raised = asked(DELEGATION, Limits { wall_ms: Some(60_000), ..limits() });
@@ -317,7 +319,7 @@ fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     gives(&mut driver, &[BEHIND]);
     delegated(&mut driver, 1);
     let (account, dimension) = (run(1).into(), Dimension::Iterations);
-    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 };
+    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
     assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.exhausted"]);
     driver.lease(model(1, 2), 1);
     let failed = driver.fail(FailureClass::Server);

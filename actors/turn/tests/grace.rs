@@ -9,7 +9,7 @@ use crate::model::{
 const TEXT: &str = "half of it is done";
 
 fn refused(account: AccountId, dimension: Dimension) -> NoAllowance {
-    NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0 }
+    NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None }
 }
 
 /// The run's own limit.
@@ -387,6 +387,8 @@ fn money_is_left_for_the_grace_call() {
         limit: usd,
         spent: 370,
         reserved: 0,
+        // Both calls read the view, the grace call has its room, and the shortest output is written and read again.
+        needed: Some(2 * 25_200 + 102_400 + 256 * 120),
     };
     assert_eq!(ended(&driver).unwrap().ended.cause, Some(Cause::Limit { refusal }));
 }

@@ -85,8 +85,8 @@ fn money_is_reserved_at_the_dearest_price_and_lowers_the_output() {
     assert!((25_000..25_500).contains(&read), "{read}");
     assert_eq!(paid(price, Some(read + 100_000)), Some((1_000, Some(read + 100_000))));
     assert_eq!(paid(price, Some(read + 50_050)), Some((500, Some(read + 50_000))));
-    // What is too little for a call is refused by the ledger, not stretched.
-    assert_eq!(paid(price, Some(read + 100)), Some((1_000, Some(read + 100_000))));
+    // What is too little for a call is refused by the ledger, not stretched: it asks for the shortest answer.
+    assert_eq!(paid(price, Some(read + 100)), Some((256, Some(read + 25_600))));
     // What nobody can price is not asked; without a limit it is not booked.
     let short = Price { up_to: Some(100), ..price };
     assert_eq!(paid(short, Some(read + 100_000)), None);

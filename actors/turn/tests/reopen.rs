@@ -37,7 +37,7 @@ fn stop(n: u128) -> Input {
 
 fn refusal() -> Input {
     let (account, dimension) = (run(1).into(), Dimension::Tokens);
-    Input::Refused(NoAllowance { account, dimension, limit: 5, spent: 5, reserved: 0 })
+    Input::Refused(NoAllowance { account, dimension, limit: 5, spent: 5, reserved: 0, needed: None })
 }
 
 /// A run that has made one iteration with a tool call in its time, and has then run out of that.

@@ -123,7 +123,7 @@ fn it_costs_no_tool_call() {
     let mut driver = begun();
     let (message, plans) = asked(&[TWO, ""]);
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
-    let refusal = NoAllowance { account, dimension, limit: 0, spent: 0, reserved: 0 };
+    let refusal = NoAllowance { account, dimension, limit: 0, spent: 0, reserved: 0, needed: None };
     let answered = Input::Answered {
         started: driver.turn.asking().cloned().unwrap(),
         answer: crate::model::Answer { message, finish: Finish::ToolCalls, usage: None }.into(),

@@ -7,7 +7,7 @@ use std::{
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{Cause, Outcome, RunId, RunSpec, RunState, SessionId},
+    model::{Cause, Dimension, Outcome, RunId, RunSpec, RunState, SessionId},
     port::Journal,
 };
 
@@ -141,9 +141,17 @@ fn hint(result: &hermod_actors::RunResult) -> Option<String> {
     let run = result.run;
     match (result.ended.outcome, &result.ended.cause) {
         (Outcome::BudgetExhausted, Some(Cause::Limit { refusal })) => {
-            let more = refusal.dimension.name();
+            let dimension = refusal.dimension;
+            let raise = match dimension {
+                Dimension::Tokens => refusal.sufficient_raise(result.usage.total()),
+                Dimension::Usd => refusal.sufficient_raise(result.cost.unwrap_or(0)),
+                Dimension::Iterations | Dimension::ToolCalls | Dimension::Children => None,
+            };
+            let raise = raise.map(|raise| dimension.shown(raise).to_string());
+            let amount = raise.as_deref().map_or("AMOUNT", |raise| raise.trim_start_matches('$'));
+            let name = dimension.name();
             Some(format!(
-                "continue  `hermod budget add {run} {more}=AMOUNT --wait` lets it go on where it was"
+                "continue  `hermod budget add {run} {name}={amount} --wait` lets it go on where it was"
             ))
         }
         (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted, _) => {
