@@ -377,6 +377,21 @@ async fn an_edit_that_does_not_fit_changes_nothing_and_is_named() {
     assert_eq!(fs::metadata(world.at("a")).unwrap().mode() & 0o777, 0o640);
 }
 
+/// Each edit searches the whole file, and a text that grows is searched by the next one.
+#[tokio::test]
+async fn edits_that_are_too_much_work_change_nothing() {
+    let world = World::new();
+    world.write("a", "x");
+    let long = "y".repeat(20 << 20);
+    let edits: Vec<_> = ["x", "1", "2"]
+        .windows(2)
+        .map(|pair| json!({"old": pair[0], "new": pair[1].to_owned() + &long}))
+        .collect();
+    let edit = json!({"path": "a", "edits": [edits[0], edits[1], {"old": "2", "new": ""}]});
+    check_refused(&world, ("edit_file", edit), "edits[2].old", "more work than one call may take").await;
+    assert_eq!(fs::read_to_string(world.at("a")).unwrap(), "x");
+}
+
 /// An attempt of an edit, with what earlier attempts of the call have noted.
 async fn attempt(world: &World, shelf: &Shelf, attempt: u32, edit: &Value) -> CallEnd {
     let workspace = world.at("");

@@ -19,8 +19,16 @@ use super::{
 
 /// Bytes of a file that is edited here.
 const MOST: u64 = 16 << 20;
-/// Bytes that the edits of one call look through, the whole file for each.
-const MAX_SEARCHED_BYTES: usize = 4 << 30;
+
+/// The work that the edits of one call may make.
+struct EditLimits {
+    /// Bytes that all edits search, the whole file for each.
+    searched_bytes: usize,
+    /// Bytes of the file between two edits.
+    content_bytes: usize,
+}
+
+const EDIT_LIMITS: EditLimits = EditLimits { searched_bytes: 4 << 30, content_bytes: 32 << 20 };
 
 /// Replaces texts in a file, all of them or none, atomically.
 ///
@@ -134,7 +142,12 @@ fn prepare(
         }
         Some(_) | None => {}
     }
-    let content = edited(before, &arguments.edits, asker)?;
+    let mut content = before;
+    for (n, edit) in arguments.edits.iter().enumerate() {
+        asker.still_waits()?;
+        EDIT_LIMITS.check(n, content.len())?;
+        apply(n, edit, &mut content)?;
+    }
     let (note, told) = (Note { before: hash, after: Hash::of(&content) }, told(content.len()));
     if note.after == note.before {
         return Ok(Prepared::Made(format!("nothing to change: {shown} stays as it is")));
@@ -166,25 +179,28 @@ fn read(place: &Place) -> Result<Vec<u8>, Failed> {
 
 const EDIT_LESS: &str = "nothing was changed: make fewer edits in one call";
 
-fn edited(mut content: Vec<u8>, edits: &[Edit], asker: &Asker) -> Result<Vec<u8>, Failed> {
-    let mut searched = 0_usize;
-    for (n, Edit { old, new }) in edits.iter().enumerate() {
-        asker.still_waits()?;
-        searched = searched.saturating_add(content.len());
-        if searched > MAX_SEARCHED_BYTES || content.len() as u64 > 2 * MOST {
-            return Err(bad(n, "comes after more work than one call may take", EDIT_LESS).into());
+impl EditLimits {
+    /// Refuses the edit with this index if it comes after more work than is allowed. All edits search files of about the same size.
+    fn check(&self, index: usize, content_bytes: usize) -> Result<(), BadArguments> {
+        let searched_bytes = content_bytes.saturating_mul(index + 1);
+        if searched_bytes > self.searched_bytes || content_bytes > self.content_bytes {
+            return Err(bad(index, "comes after more work than one call may take", EDIT_LESS));
         }
-        let Some(start) = memmem::find(&content, old.as_bytes()) else {
-            return Err(not_found(n, &content, old).into());
-        };
-        if memmem::find(&content[start + 1..], old.as_bytes()).is_some() {
-            let count = memmem::find_iter(&content, old.as_bytes()).count().max(2);
-            let what = format!("occurs {count} times in the file");
-            return Err(bad(n, &what, "take more of the text around it, so that it occurs once").into());
-        }
-        content.splice(start..start + old.len(), new.bytes());
+        Ok(())
     }
-    Ok(content)
+}
+
+fn apply(index: usize, Edit { old, new }: &Edit, content: &mut Vec<u8>) -> Result<(), BadArguments> {
+    let Some(start) = memmem::find(content, old.as_bytes()) else {
+        return Err(not_found(index, content, old));
+    };
+    if memmem::find(&content[start + 1..], old.as_bytes()).is_some() {
+        let count = memmem::find_iter(content, old.as_bytes()).count().max(2);
+        let what = format!("occurs {count} times in the file");
+        return Err(bad(index, &what, "take more of the text around it, so that it occurs once"));
+    }
+    content.splice(start..start + old.len(), new.bytes());
+    Ok(())
 }
 
 fn not_found(n: usize, content: &[u8], old: &str) -> BadArguments {
@@ -202,4 +218,28 @@ fn not_found(n: usize, content: &[u8], old: &str) -> BadArguments {
 fn bad(n: usize, what: &str, hint: &str) -> BadArguments {
     let field = format!("edits[{n}].old");
     BadArguments { error: format!("`{field}` {what}"), field: Some(field), hint: hint.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_of_one_call_is_limited() {
+        let limits = EditLimits { searched_bytes: 1_000, content_bytes: 400 };
+        let check = |index, content_bytes, is_allowed: bool| {
+            let checked = limits.check(index, content_bytes);
+            assert_eq!(checked.is_ok(), is_allowed, "edit {index} of {content_bytes} bytes");
+            if let Err(bad) = checked {
+                assert_eq!(bad.field, Some(format!("edits[{index}].old")));
+                assert!(bad.hint.contains("fewer edits"), "{}", bad.hint);
+            }
+        };
+        check(0, 0, true);
+        check(0, 400, true);
+        check(0, 401, false);
+        check(9, 100, true);
+        check(10, 100, false);
+        check(usize::MAX - 1, usize::MAX, false);
+    }
 }
