@@ -2,13 +2,20 @@
 //! bytes of a file until the file is, its name until its folder is.
 
 use std::{
+    ffi::CStr,
     fs::{self, DirBuilder, File, FileType, OpenOptions},
     io::{self, Read, Write as _},
-    os::unix::fs::{DirBuilderExt, FileTypeExt as _, OpenOptionsExt},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::{DirBuilderExt, FileTypeExt as _, OpenOptionsExt},
+    },
     path::Path,
 };
 
-use rustix::fs::OFlags;
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags},
+    io::Errno,
+};
 
 /// Makes a folder, and those above it, unless they are there.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
@@ -32,6 +39,104 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Removes a folder with all that is in it, if it is there. Symlinks are removed and not followed.
+///
+/// The depth of the tree costs neither stack nor open files: a command can make one that is deeper than any path is long,
+/// and the standard library's removal recurses.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    match open_directory(rustix::fs::CWD, path) {
+        Ok(top) => Flattening { top, moved: 0 }.run()?,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The removal of what is in a folder. The folders in a subfolder move up, so that no subfolder keeps one.
+struct Flattening {
+    top: OwnedFd,
+    /// Folders that were moved up: their names are numbers.
+    moved: u64,
+}
+
+impl Flattening {
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let mut was_empty = true;
+            for entry in Dir::read_from(&self.top)? {
+                let entry = entry?;
+                if !is_dot(entry.file_name()) {
+                    was_empty = false;
+                    self.remove_entry(entry.file_name())?;
+                }
+            }
+            if was_empty {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes one entry of the top folder.
+    fn remove_entry(&mut self, name: &CStr) -> rustix::io::Result<()> {
+        if unlink(&self.top, name)? {
+            return Ok(());
+        }
+        let folder = match open_directory(&self.top, name) {
+            Err(Errno::NOENT) => return Ok(()),
+            folder => folder?,
+        };
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            if !is_dot(entry.file_name()) && !unlink(&folder, entry.file_name())? {
+                self.move_up(&folder, entry.file_name())?;
+            }
+        }
+        // What it got in the meantime is removed with the next look.
+        unlink(&self.top, name).map(|_| ())
+    }
+
+    fn move_up(&mut self, folder: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
+        loop {
+            let number = self.moved.to_string();
+            self.moved += 1;
+            match rustix::fs::renameat(folder, name, &self.top, number) {
+                // The number is the name of something else.
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+                Err(Errno::NOENT) | Ok(()) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_dot(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+fn open_directory(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+/// Removes a file or an empty folder. `false` if it is a folder that is not empty.
+fn unlink(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
+    let folder = folder.as_fd();
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        // Linux says the first of a folder, POSIX the second.
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -126,6 +231,46 @@ mod tests {
         remove(&file).unwrap();
         remove(&file).unwrap();
         assert!(!file.exists());
+    }
+
+    /// As deep as a command can make it; its path is longer than any that can be named.
+    fn make_deep(top: &Path, depth: usize) {
+        fs::create_dir(top).unwrap();
+        let mut folder = open_directory(rustix::fs::CWD, top).unwrap();
+        for _ in 0..depth {
+            rustix::fs::mkdirat(&folder, "0", Mode::RWXU).unwrap();
+            folder = open_directory(&folder, "0").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_tree_is_removed_whatever_its_shape() {
+        let dir = tempfile::tempdir().unwrap();
+        let (top, outside) = (dir.path().join("top"), dir.path().join("outside"));
+        remove_tree(&top).unwrap();
+        fs::write(&outside, "stays").unwrap();
+        make_deep(&top, 0);
+        for wide in 0..50 {
+            // Names that the removal uses itself.
+            fs::create_dir_all(top.join(format!("{wide}/a/{wide}/b"))).unwrap();
+            fs::write(top.join(format!("{wide}/a/file")), "").unwrap();
+            fs::write(top.join(format!("{}", wide + 50)), "").unwrap();
+        }
+        std::os::unix::fs::symlink(dir.path(), top.join("link")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), top.join("7/a/link")).unwrap();
+        remove_tree(&top).unwrap();
+        assert!(!top.exists());
+        // A recursion of this depth would need more stack.
+        make_deep(&top, 3_000);
+        let (deep, thread) = (top.clone(), std::thread::Builder::new().stack_size(128 << 10));
+        thread.spawn(move || remove_tree(&deep)).unwrap().join().unwrap().unwrap();
+        assert!(!top.exists());
+        assert_eq!(fs::read(&outside).unwrap(), b"stays");
+        assert_eq!(remove_tree(&outside).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(remove_tree(&link).is_err(), "a symlink is not followed");
+        assert!(outside.exists());
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn remove(part: &Path) -> io::Result<()> {
     for name in PARTS.iter().filter(|name| **name != STORE) {
         let path = part.join(name);
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_dir() => fs::remove_dir_all(&path),
+            Ok(found) if found.is_dir() => files::remove_tree(&path),
             Ok(_) => fs::remove_file(&path),
             Err(error) => Err(error),
         }

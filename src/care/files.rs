@@ -9,6 +9,7 @@ use super::{Undone, footprint::size_of, gc::Times};
 use crate::{
     artifacts::{FileArtifacts, KeptArtifact},
     daemon::{OWN_PROGRAM, SCRIPTS},
+    files::remove_tree,
     process::runner::{Name, Runner},
     store::redb::{Caring, Gone, Lookup, Mode, Tally, why},
 };
@@ -112,7 +113,7 @@ pub(super) fn spool(state: &Path, caring: &Caring, gone: &Gone) -> Result<Tally,
         if caring.mode() == Mode::Remove {
             let removed = match name {
                 Some(name) => runner.discard(name),
-                None => fs::remove_dir_all(&path),
+                None => remove_tree(&path),
             };
             match removed {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Undone::at(path)(error)),

@@ -1,4 +1,7 @@
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{Undone, Upkeep};
 use crate::control::{Footprint, Room, StoreRoom};
@@ -53,24 +56,31 @@ fn class(name: &str) -> &str {
 
 /// The bytes and the files at a path and below it. What goes meanwhile does not count.
 pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
-    let gone = |error: io::Error| {
-        if error.kind() == io::ErrorKind::NotFound { Ok((0, 0)) } else { Err(error) }
-    };
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) => return gone(error),
-    };
-    if !metadata.is_dir() {
-        return Ok((metadata.len(), 1));
-    }
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) => return gone(error),
-    };
     let mut sum = (0, 0);
-    for entry in entries {
-        let (bytes, files) = size_of(&entry?.path())?;
-        sum = (sum.0 + bytes, sum.1 + files);
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        match entries_of(&path) {
+            Ok(Entries::File(bytes)) => sum = (sum.0 + bytes, sum.1 + 1),
+            Ok(Entries::Folder(entries)) => paths.extend(entries),
+            // It was removed, or lies deeper than a path is long.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(sum)
+}
+
+enum Entries {
+    File(u64),
+    Folder(Vec<PathBuf>),
+}
+
+fn entries_of(path: &Path) -> io::Result<Entries> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok(Entries::File(metadata.len()));
+    }
+    let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
+    Ok(Entries::Folder(entries.collect::<io::Result<_>>()?))
 }

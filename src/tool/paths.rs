@@ -20,6 +20,13 @@ const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
+/// Bytes of a path with its end mark that the system takes: `PATH_MAX` of Linux. Longer ones could be made step by step, and
+/// then nothing could name them.
+const MAX_PATH_BYTES: usize = 4_096;
+
+/// Characters of a path in a refusal.
+const MAX_EXCERPT_CHARS: usize = 500;
+
 /// What the system often has against a path, and what to do then.
 const KNOWN: &[(io::ErrorKind, &str, &str)] = &[
     (io::ErrorKind::NotFound, "does not exist", "see what there is with `list_files`"),
@@ -64,7 +71,10 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
     if path == "~" || path.starts_with("~/") {
         return Err(place.refuse("starts with `~`, which is not expanded", &place.inside()));
     }
-    let real = place.real(&place.root.join(path))?;
+    let joined = place.root.join(path);
+    place.expect_short(&joined)?;
+    let real = place.real(&joined)?;
+    place.expect_short(&real)?;
     match real.strip_prefix(&place.root) {
         Ok(relative) => relative.clone_into(&mut place.relative),
         Err(_) => return Err(place.refuse("leads out of the workspace", &place.inside())),
@@ -132,7 +142,11 @@ impl Place {
 
     /// Says what is wrong with it.
     pub fn refuse(&self, what: &str, hint: &str) -> BadArguments {
-        let error = format!("`{}` {:?} {what}", self.field, self.asked);
+        let excerpt = match self.asked.char_indices().nth(MAX_EXCERPT_CHARS) {
+            Some((end, _)) => format!("{:?}…", &self.asked[..end]),
+            None => format!("{:?}", self.asked),
+        };
+        let error = format!("`{}` {excerpt} {what}", self.field);
         BadArguments { field: Some(self.field.into()), error, hint: hint.into() }
     }
 
@@ -188,6 +202,16 @@ impl Place {
 
     fn inside(&self) -> String {
         format!("give a path inside the workspace {}, such as `src/main.rs`", self.root.display())
+    }
+
+    fn expect_short(&self, path: &Path) -> Result<(), BadArguments> {
+        match path.as_os_str().len() {
+            bytes if bytes < MAX_PATH_BYTES => Ok(()),
+            bytes => {
+                let what = format!("comes to {bytes} bytes, and a path has less than {MAX_PATH_BYTES}");
+                Err(self.refuse(&what, "give a shorter path"))
+            }
+        }
     }
 
     /// The real path of `joined`, whose end need not exist.

@@ -24,6 +24,7 @@ use crate::{
     },
     clock::{SystemClock, chance},
     environment::Variables,
+    files::remove_tree,
 };
 
 /// Tests, and says what was found.
@@ -40,7 +41,7 @@ pub(crate) async fn execute(args: ChaosArgs, variables: &Variables) -> Result<Ex
     let mut report = Report { notes, counts, folder: None };
     if args.keep || args.again.is_some() || !report.is_ok() {
         report.folder = Some(folder.0.display().to_string());
-    } else if let Err(error) = fs::remove_dir_all(&folder.0) {
+    } else if let Err(error) = remove_tree(&folder.0) {
         say(format!("{}: {error}; remove it yourself", folder.0.display()));
     }
     if args.json {

@@ -17,6 +17,7 @@ use crate::{
     cli::exit::{Exit, Failure},
     control::{Fault, Reader},
     daemon,
+    files::remove_tree,
     store::redb::Durability,
 };
 
@@ -61,10 +62,7 @@ fn duplicate(state: &Path, copy: &Path) -> Result<(), (PathBuf, io::Error)> {
         let path = path.to_owned();
         move |error| (path, error)
     };
-    match fs::remove_dir_all(copy) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(copy)(error)),
-        Ok(()) | Err(_) => fs::create_dir(copy).map_err(at(copy))?,
-    }
+    remove_tree(copy).and_then(|()| fs::create_dir(copy)).map_err(at(copy))?;
     let entries = match fs::read_dir(state) {
         // It was killed before it could make one.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

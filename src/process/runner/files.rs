@@ -21,7 +21,10 @@ use rustix::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::ledger::CommandLedger;
-use crate::process::{Command, Environment};
+use crate::{
+    files,
+    process::{Command, Environment},
+};
 
 /// The variable that says to a runner, and to all that it starts, which attempt they belong to.
 pub const VARIABLE: &str = "HERMOD_CALL";
@@ -305,10 +308,7 @@ pub(super) fn is_removed(name: &str) -> bool {
 
 /// Deletes a folder that is no attempt's any more.
 pub(super) fn delete(removed: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(removed) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    files::remove_tree(removed)
 }
 
 fn json(content: impl Serialize) -> io::Result<Vec<u8>> {

@@ -114,10 +114,7 @@ impl Place {
 
     /// Removes that folder.
     pub fn discard(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.dir.join(PART)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        files::remove_tree(&self.dir.join(PART))
     }
 
     /// The epoch and the lineage of the store that is there; zeros if there is none.
