@@ -15,6 +15,9 @@ use crate::files::read_regular_text;
 const LONGEST: u64 = 64 * 1024;
 /// Bytes by which a secret is recognised; vendors begin all their keys with the same few.
 const BEGINNING: usize = 12;
+/// Bytes from which on a secret is hidden in texts. A shorter one is the placeholder of a local server that wants some key
+/// (`x`, `none`, `ollama`): hidden, it would make messages unreadable.
+const MIN_HIDDEN_BYTES: usize = 7;
 
 /// A text that nobody may see: it cannot be displayed or serialised, and `Debug` shows `***`.
 ///
@@ -46,6 +49,10 @@ impl Secret {
         hidden(std::slice::from_ref(self), text)
     }
 
+    fn is_hidden(&self) -> bool {
+        self.0.len() >= MIN_HIDDEN_BYTES
+    }
+
     /// The part by which it is recognised.
     fn beginning(&self) -> &str {
         &self.0[..self.0.floor_char_boundary(BEGINNING)]
@@ -54,7 +61,7 @@ impl Secret {
     /// How many bytes `text` begins with that may be of it; 0 if they are too few to be it. What goes on as keys do belongs
     /// to them: it may be a key of the same account that is not known here.
     fn begins(&self, text: &str) -> usize {
-        if self.0.is_empty() || !text.starts_with(self.beginning()) {
+        if !self.is_hidden() || !text.starts_with(self.beginning()) {
             return 0;
         }
         let same = text.chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
@@ -73,7 +80,7 @@ impl Secret {
 /// quote keys that they refuse. All at once, because keys of one vendor begin alike: what one of them hides is no part of
 /// another that is left.
 pub(crate) fn hidden(secrets: &[Secret], text: String) -> String {
-    let is_there = |secret: &Secret| !secret.0.is_empty() && text.contains(secret.beginning());
+    let is_there = |secret: &Secret| secret.is_hidden() && text.contains(secret.beginning());
     let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_there(secret)).collect();
     if secrets.is_empty() {
         return text;
@@ -268,16 +275,19 @@ mod tests {
         let secret = Secret::new("sk-1234");
         assert_eq!(format!("{secret:?}"), "***");
         assert_eq!(secret.hidden_in("key sk-1234 is wrong".into()), "key *** is wrong");
-        assert_eq!(Secret::new("").hidden_in("plain".into()), "plain");
+        for placeholder in ["", "x", "e", "EMPTY", "ollama"] {
+            let text = "an ollama server, EMPTY or exact";
+            assert_eq!(Secret::new(placeholder).hidden_in(text.into()), text, "{placeholder}");
+        }
         let long = Secret::new("sk-acme-0123456789abcdef");
         assert_eq!(
             long.hidden_in("twice sk-acme-0123456789abcdef, sk-acme-01234…".into()),
             "twice ***, ***…"
         );
         assert_eq!(long.hidden_in("keys begin with sk-acme-".into()), "keys begin with sk-acme-");
-        let alike = ["sk-acme-012345-one", "sk-acme-012345-other", "ü"].map(Secret::new);
-        let text = "sk-acme-012345-other, sk-acme-012345-one, süß".to_owned();
-        assert_eq!(hidden(&alike, text), "***, ***, s***ß");
+        let alike = ["sk-acme-012345-one", "sk-acme-012345-other", "süßstoff"].map(Secret::new);
+        let text = "sk-acme-012345-other, sk-acme-012345-one, ein süßstoffß".to_owned();
+        assert_eq!(hidden(&alike, text), "***, ***, ein ***ß");
         let unknown = "sk-acme-012345-of-another, sk-acme-0999".to_owned();
         assert_eq!(hidden(&alike[..1], unknown), "***, sk-acme-0999");
     }
