@@ -39,4 +39,4 @@ pub use runtime::{
 pub use session::{Accepted, NotAccepted};
 pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};
 pub use tool_executor::ToolStatus;
-pub use turn::{NotRaised, Waits};
+pub use turn::{RaiseError, WaitTracker};

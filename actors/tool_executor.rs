@@ -27,7 +27,7 @@ use crate::{
     },
     port::{Artifacts, BadArguments, Tool},
     todo_tool::TodoTool,
-    turn::{Fault, Plan},
+    turn::{CallAdmission, CallRejection},
 };
 
 /// Bytes of arguments that are read on a thread that other sessions need: more take longer than going to another thread.
@@ -96,7 +96,7 @@ impl Tools {
         answer: &Arc<Answer>,
         spec: &Arc<RunSpec>,
         cancel: &CancellationToken,
-    ) -> Arc<[Plan]> {
+    ) -> Arc<[CallAdmission]> {
         let calls = &answer.message.calls;
         if calls.iter().all(|call| self.is_quick(call, spec)) {
             return self.plan(calls, spec);
@@ -129,31 +129,36 @@ impl Tools {
     }
 
     /// Judges the calls of an answer, each for itself: nothing is run.
-    fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[Plan]> {
+    fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[CallAdmission]> {
         calls.iter().map(|call| self.plan_one(call, spec)).collect()
     }
 
-    fn plan_one(&self, call: &ToolCall, spec: &RunSpec) -> Plan {
+    fn plan_one(&self, call: &ToolCall, spec: &RunSpec) -> CallAdmission {
         let known: Vec<&str> = self.known(&spec.tools).map(|(name, _)| &**name).collect();
         let found = tool_name(&call.name, &known).and_then(|name| self.registry.get_key_value(name));
         let Some((name, tool)) = found else {
             let error = format!("there is no tool `{}`", call.name);
             let hint = format!("the tools are: {}", known.join(", "));
-            return refuse(Fault::UnknownTool, &error, None, &hint);
+            return refuse(CallRejection::UnknownTool, &error, None, &hint);
         };
         let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
             let error =
                 format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());
-            return refuse(Fault::Unacceptable, &error, None, "put long texts into files, and name those");
+            return refuse(
+                CallRejection::Unacceptable,
+                &error,
+                None,
+                "put long texts into files, and name those",
+            );
         }
         let arguments = match arguments(&call.arguments) {
             Ok(arguments) => arguments,
             Err(error @ Unreadable::Malformed { .. }) => {
-                return refuse(Fault::Malformed, &error.to_string(), None, ONE_OBJECT);
+                return refuse(CallRejection::Malformed, &error.to_string(), None, ONE_OBJECT);
             }
             Err(error @ Unreadable::NotAnObject(_)) => {
-                return refuse(Fault::Unacceptable, &error.to_string(), None, ONE_OBJECT);
+                return refuse(CallRejection::Unacceptable, &error.to_string(), None, ONE_OBJECT);
             }
         };
         let planned = || match **name == *DELEGATE_TASK {
@@ -161,11 +166,13 @@ impl Tools {
             false => tool.plan(&arguments, &spec.workspace),
         };
         match catch_unwind(AssertUnwindSafe(planned)) {
-            Ok(Ok(intent)) => Plan::Admit { tool: Arc::clone(name), intent, arguments: hash(arguments) },
-            Ok(Err(bad)) => refuse(Fault::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
+            Ok(Ok(intent)) => {
+                CallAdmission::Admit { tool: Arc::clone(name), intent, arguments: hash(arguments) }
+            }
+            Ok(Err(bad)) => refuse(CallRejection::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
             Err(_) => {
                 let error = format!("`{name}` panicked when it looked at the arguments");
-                refuse(Fault::Unacceptable, &error, None, "try another way")
+                refuse(CallRejection::Unacceptable, &error, None, "try another way")
             }
         }
     }
@@ -178,15 +185,15 @@ impl Tools {
 
 const ONE_OBJECT: &str = "send the arguments as one JSON object";
 
-fn unjudged(waited: Duration) -> Plan {
+fn unjudged(waited: Duration) -> CallAdmission {
     let error = format!("the arguments could not be judged within {} s", waited.as_secs());
     let hint =
         "the file system of the workspace does not answer: try again later, or ask the operator to look";
-    refuse(Fault::Unacceptable, &error, None, hint)
+    refuse(CallRejection::Unacceptable, &error, None, hint)
 }
 
-fn refuse(fault: Fault, error: &str, field: Option<&str>, hint: &str) -> Plan {
-    Plan::Refuse { fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }
+fn refuse(fault: CallRejection, error: &str, field: Option<&str>, hint: &str) -> CallAdmission {
+    CallAdmission::Reject { rejection: fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }
 }
 
 /// The order of fields makes no difference.
@@ -257,7 +264,7 @@ mod tests {
         testkit::{MemoryArtifacts, ScriptedTool, world},
     };
 
-    fn plan(name: &str, arguments: &str) -> Plan {
+    fn plan(name: &str, arguments: &str) -> CallAdmission {
         let tool = |name: &str| Arc::new(ScriptedTool::saying(name, EffectClass::Once, "")) as Arc<dyn Tool>;
         let tools = Tools::new(vec![tool("read"), tool("hidden")], 1, Arc::new(MemoryArtifacts::default()));
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
@@ -271,21 +278,27 @@ mod tests {
 
     /// The call is refused for this, and the model reads `part`.
     #[track_caller]
-    fn check_refused(name: &str, arguments: &str, (fault, part): (Fault, &str)) {
+    fn check_refused(name: &str, arguments: &str, (fault, part): (CallRejection, &str)) {
         let plan = plan(name, arguments);
-        let Plan::Refuse { fault: told, end } = plan else { panic!("{name} {arguments} is admitted") };
+        let CallAdmission::Reject { rejection: told, end } = plan else {
+            panic!("{name} {arguments} is admitted")
+        };
         assert_eq!((told, end.status), (fault, CallStatus::Error), "{name} {arguments}");
         assert!(end.content.contains(part), "{}", end.content);
     }
 
     #[test]
     fn calls_are_judged() {
-        check_refused("weather", "{}", (Fault::UnknownTool, "the tools are: read"));
-        check_refused("hidden", "{}", (Fault::UnknownTool, "there is no tool `hidden`"));
-        check_refused("weather", "{", (Fault::UnknownTool, "there is no tool `weather`"));
-        check_refused("read", "{", (Fault::Malformed, "EOF while parsing an object at line 1 column 1"));
-        check_refused("read", "[]", (Fault::Unacceptable, "not a JSON object"));
-        let admitted = Plan::Admit {
+        check_refused("weather", "{}", (CallRejection::UnknownTool, "the tools are: read"));
+        check_refused("hidden", "{}", (CallRejection::UnknownTool, "there is no tool `hidden`"));
+        check_refused("weather", "{", (CallRejection::UnknownTool, "there is no tool `weather`"));
+        check_refused(
+            "read",
+            "{",
+            (CallRejection::Malformed, "EOF while parsing an object at line 1 column 1"),
+        );
+        check_refused("read", "[]", (CallRejection::Unacceptable, "not a JSON object"));
+        let admitted = CallAdmission::Admit {
             tool: "read".into(),
             intent: EffectClass::Once.into(),
             arguments: hash(json!({"a": 1, "b": [2]})),

@@ -21,7 +21,7 @@ pub struct Question {
 
 /// The open questions of a session, by its records from the first one on.
 pub fn questions<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Question> {
-    let open = turn::questions(session, records).into_iter();
+    let open = turn::open_approvals(session, records).into_iter();
     open.map(|(request, since)| Question { request, since }).collect()
 }
 

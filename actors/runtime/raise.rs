@@ -7,14 +7,14 @@ use crate::{
     runtime::{RunError, Runtime},
     session::SessionMsg,
     supervisor::SessionsMsg,
-    turn::{Input, NotRaised},
+    turn::{Input, RaiseError},
 };
 
 impl Runtime {
     /// Raises limits of a run, as far as it has them, and says how it stands then; resolves when that is on disk.
     ///
     /// A run that has not ended goes on with them at once. The last run of its session that ended as `budget_exhausted`
-    /// begins its next leg. Any other is [`RunError::NotRaised`].
+    /// begins its next leg. Any other is [`RunError::RaiseError`].
     pub async fn raise(&self, run: RunId, by: Raised) -> Result<RunRow, RunError> {
         let session = self.raisable(run).await?;
         let input = Input::Raise { run, by };
@@ -47,22 +47,24 @@ impl Runtime {
         }
     }
 
-    async fn answered(&self, run: RunId, raised: Option<Result<(), NotRaised>>) -> Result<RunRow, RunError> {
+    async fn answered(&self, run: RunId, raised: Option<Result<(), RaiseError>>) -> Result<RunRow, RunError> {
         if raised.is_none() {
             self.alive()?;
         }
         let row = self.row(run).await?;
-        match raised.unwrap_or(Err(NotRaised::Unknown)) {
+        match raised.unwrap_or(Err(RaiseError::Unknown)) {
             Ok(()) => Ok(row),
             // It has ended meanwhile.
-            Err(NotRaised::GoneOn) => Err(RunError::NotRaised(run, over(&row).unwrap_or(NotRaised::GoneOn))),
+            Err(RaiseError::Superseded) => {
+                Err(RunError::NotRaised(run, over(&row).unwrap_or(RaiseError::Superseded)))
+            }
             Err(why) => Err(RunError::NotRaised(run, why)),
         }
     }
 }
 
 /// Why a run is over for good, whatever its session says.
-fn over(row: &RunRow) -> Option<NotRaised> {
+fn over(row: &RunRow) -> Option<RaiseError> {
     let ended = row.ended.as_ref().filter(|ended| ended.outcome != Outcome::BudgetExhausted);
-    ended.cloned().map(Box::new).map(NotRaised::Ended)
+    ended.cloned().map(Box::new).map(RaiseError::Ended)
 }

@@ -11,7 +11,7 @@ use crate::{
     policy::{Bill, said},
     port::{Read, ReadError, Rows},
     runtime::{RunError, RunResult, Runtime},
-    turn::retold,
+    turn::render_run,
 };
 
 impl Runtime {
@@ -108,7 +108,7 @@ impl Runtime {
             session: row.session,
             task,
             answer: said(&records, ended.outcome),
-            messages: retold(row.session, records.iter().map(|record| &**record)),
+            messages: render_run(row.session, records.iter().map(|record| &**record)),
             ended,
             legs: row.leg,
             iterations: row.iterations,

@@ -12,7 +12,7 @@ use crate::{
     runtime::repeat::KeyConflict,
     session::NotAccepted,
     supervisor::Terminated,
-    turn::NotRaised,
+    turn::RaiseError,
 };
 
 /// What the runtime is given of the world.
@@ -177,7 +177,7 @@ pub enum RunError {
     NotAsked(CallId),
     /// Its limits are not raised.
     #[error("the budget of run {0} is not raised: {1}")]
-    NotRaised(RunId, NotRaised),
+    NotRaised(RunId, RaiseError),
     /// The idempotency key stands for a run with another task. Nothing was done.
     #[error("idempotency_key {0}")]
     KeyConflict(Box<KeyConflict>),

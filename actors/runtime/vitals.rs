@@ -6,7 +6,7 @@ use crate::{
     model::{Awaited, NoRoom, RunId, RunState, SessionId, Timestamp, Wait},
     runtime::{RunError, Runtime},
     supervisor::{Directory, Doors, SessionsMsg},
-    turn::Waits,
+    turn::WaitTracker,
 };
 
 /// A commit that takes longer, in milliseconds, is told as a wait: it is none of the milliseconds that every record takes.
@@ -40,13 +40,13 @@ impl Vitals {
     }
 
     /// What a run waits for now, by the records of its session.
-    pub async fn waits(&self, session: SessionId, run: RunId, waits: &Waits) -> Vec<Wait> {
+    pub async fn waits(&self, session: SessionId, run: RunId, waits: &WaitTracker) -> Vec<Wait> {
         let wiring = &self.0.wiring;
         let at = wiring.clock.at();
         if !self.runs(session).await {
-            return waits.at_rest(run, at);
+            return waits.waits_unowned(run, at);
         }
-        let mut all = waits.under_way(run, at, &**wiring);
+        let mut all = waits.waits_running(run, at, &**wiring);
         let full = self.no_room();
         let long = |since: &Timestamp| full.is_some() || at.ms_since(*since) >= SLOW_DISK;
         if let Some(since) = self.writing_since().filter(long) {
@@ -68,7 +68,7 @@ impl Runtime {
         if row.state == RunState::Ended {
             return Ok(Vec::new());
         }
-        let mut waits = Waits::new(row.session);
+        let mut waits = WaitTracker::new(row.session);
         self.journal(row.session, 1).await?.iter().for_each(|(_, record)| waits.take(record));
         Ok(self.vitals().waits(row.session, run, &waits).await)
     }

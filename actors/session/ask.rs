@@ -21,7 +21,7 @@ use crate::{
         view::EncodedView,
     },
     tool_executor::Tools,
-    turn::{Input, Plan, SUMMARY_PROMPT, SummaryRequest, Turn},
+    turn::{CallAdmission, Input, SUMMARY_PROMPT, SummaryRequest, Turn},
 };
 
 /// What a model is to read.
@@ -30,14 +30,14 @@ type Rendered = (Head, Segments);
 impl Tasks {
     /// Makes the attempt of the model call that is started.
     pub(crate) fn ask(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> Begun {
-        let (Some(started), Some((_, spec))) = (turn.asking(), turn.current()) else {
+        let (Some(started), Some((_, spec))) = (turn.model_started(), turn.current()) else {
             return Begun::Call(CancellationToken::new());
         };
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
         let tools = Arc::clone(&self.wiring.tools);
         let rendered = rendered(&spec, &lease, |encoder| {
             let (head, messages) = view.render(turn, encoder, || tools.specs(&spec.tools));
-            let head = if turn.offers_tools() { head } else { encoder.head(&turn.system(), &[]) };
+            let head = if turn.offers_tools() { head } else { encoder.head(&turn.system_prompt(), &[]) };
             (head, messages)
         });
         let tool_choice = if turn.is_exhausted() { ToolChoice::NoCalls } else { ToolChoice::Auto };
@@ -105,14 +105,14 @@ impl Tasks {
             guard.answer(match made {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
-                    let plans: Arc<[Plan]> = match tools {
+                    let plans: Arc<[CallAdmission]> = match tools {
                         Some(tools) => tools.judge(&answer, &spec, &cancelled).await,
                         None => Arc::new([]),
                     };
-                    Input::Answered { plans, answer, started }
+                    Input::Answered { admissions: plans, answer, started }
                 }
                 Err((failure, outlook)) => {
-                    Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }
+                    Input::ModelFailed { call, attempt, failure: Box::new(failure), failover: outlook }
                 }
             });
         };

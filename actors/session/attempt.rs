@@ -17,7 +17,7 @@ use crate::{
         watchdog,
     },
     supervisor::ProvidersMsg,
-    turn::Outlook,
+    turn::FailoverOptions,
 };
 
 /// Bytes that a picture may have.
@@ -31,7 +31,7 @@ pub(super) async fn make(
     (lease, chain, started): (Lease, &RunSpec, &ModelStarted),
     mut request: ModelRequest,
     (published, cancel): (&Published, &CancellationToken),
-) -> Result<Answer, (Failure, Outlook)> {
+) -> Result<Answer, (Failure, FailoverOptions)> {
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
     let credential = admission.credential();
@@ -42,7 +42,7 @@ pub(super) async fn make(
             tracing::warn!(%failure, "not asked");
             drop((admission, permit));
             let links = standings(wiring, &chain.chain);
-            return Err((failure, Outlook { links, otherwise: Otherwise::No }));
+            return Err((failure, FailoverOptions { links, recovery: Otherwise::No }));
         }
     }
     let heard = Heard::new(published, &admission, &*wiring.clock);
@@ -70,7 +70,7 @@ pub(super) async fn make(
         Err(failure) => {
             let otherwise = told(wiring, (&*endpoint, admission), &failure, cancel).await;
             drop(permit);
-            Err((failure, Outlook { links: standings(wiring, &chain.chain), otherwise }))
+            Err((failure, FailoverOptions { links: standings(wiring, &chain.chain), recovery: otherwise }))
         }
     }
 }

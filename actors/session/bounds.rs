@@ -10,10 +10,10 @@ use crate::{
         attempt::RENEWING,
         watchdog::{KEEPING, STOPPING, TOOL, of_call},
     },
-    turn::Bounds,
+    turn::TaskDeadlines,
 };
 
-impl Bounds for Wiring {
+impl TaskDeadlines for Wiring {
     /// Reading its pictures, the call itself, and renewing a credential that was refused.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
         let own = spec.traits_of(model).deadlines.call_ms;

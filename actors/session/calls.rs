@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     model::{Attempt, CallId, Failure, FailureClass, SessionId},
     session::{Inner, SessionMsg, Wiring, said::Published, seek},
-    turn::{Effect, Input, Outlook, Turn},
+    turn::{DueAction, FailoverOptions, Input, Turn},
 };
 
 /// A summary waits no longer than this, in milliseconds, for a model that is not asked at present.
@@ -126,7 +126,7 @@ impl Tasks {
 
     /// Cancels what is begun and not due, and forgets it; but a tool call that is to be brought to its end is not forgotten
     /// before it has ended.
-    pub(crate) fn cancel_all_but(begun: &mut BTreeMap<Effect, Begun>, due: &[Effect]) {
+    pub(crate) fn cancel_all_but(begun: &mut BTreeMap<DueAction, Begun>, due: &[DueAction]) {
         let mut ending = Vec::new();
         begun.retain(|effect, begun| {
             let keep = due.contains(effect);
@@ -134,7 +134,7 @@ impl Tasks {
                 match begun {
                     Begun::Call(cancel) => {
                         cancel.cancel();
-                        let end = effect.ended().filter(|end| due.contains(end));
+                        let end = effect.end_action().filter(|end| due.contains(end));
                         ending.extend(end.map(|end| (end, Begun::Call(cancel.clone()))));
                     }
                     Begun::Wait(handle) => handle.abort(),
@@ -146,17 +146,17 @@ impl Tasks {
     }
 
     /// Forgets all timers: one of them has gone off, and whatever is still to be waited for is due again.
-    pub(crate) fn forget_timers(begun: &mut BTreeMap<Effect, Begun>) {
-        let calls: Vec<Effect> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
+    pub(crate) fn forget_timers(begun: &mut BTreeMap<DueAction, Begun>) {
+        let calls: Vec<DueAction> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
         Self::cancel_all_but(begun, &calls);
     }
 
     /// Forgets the task that waited for what this input says: if that is still to be waited for, it is due again.
-    pub(crate) fn forget_seek(begun: &mut BTreeMap<Effect, Begun>, input: &Input) {
+    pub(crate) fn forget_seek(begun: &mut BTreeMap<DueAction, Begun>, input: &Input) {
         if let Input::Leased { call, attempt, .. }
         | Input::NoLease { call, attempt, .. }
         | Input::Permitted { call, attempt } = *input
-            && let Some(Begun::Wait(handle)) = begun.remove(&Effect::Seek { call, attempt })
+            && let Some(Begun::Wait(handle)) = begun.remove(&DueAction::Acquire { call, attempt })
         {
             handle.abort();
         }
@@ -165,10 +165,10 @@ impl Tasks {
     /// The attempt of a model call cannot be made here: nobody was asked.
     pub(crate) fn not_made(&self, (call, attempt): (CallId, Attempt), why: &str) -> Begun {
         let failure = Failure::new(FailureClass::NotMade, why);
-        let outlook = Outlook::default();
+        let outlook = FailoverOptions::default();
         tell(
             &self.session,
-            Inner::Input(Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }),
+            Inner::Input(Input::ModelFailed { call, attempt, failure: Box::new(failure), failover: outlook }),
         );
         Begun::Call(CancellationToken::new())
     }
@@ -236,7 +236,7 @@ impl Tasks {
         let session = self.session.clone();
         Begun::Wait(self.tasks.spawn(async move {
             tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
-            tell(&session, Inner::Input(Input::Woke));
+            tell(&session, Inner::Input(Input::TimerFired));
         }))
     }
 }

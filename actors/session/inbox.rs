@@ -69,7 +69,7 @@ impl State {
         for (row, input) in heard {
             if row > self.listening.last {
                 self.listening.last = row;
-                self.wait(Input::FromInbox { row, says: Box::new(input) }, None, None);
+                self.wait(Input::FromInbox { row, input: Box::new(input) }, None, None);
             }
         }
         if std::mem::take(&mut self.listening.is_rung) {
@@ -137,7 +137,7 @@ impl Room {
             }
             Err(error) => {
                 tracing::warn!(session = %self.session, item, error, "a row of the inbox says nothing to this program");
-                Input::Nothing
+                Input::EmptyInboxRow
             }
         })
     }

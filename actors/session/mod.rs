@@ -32,7 +32,7 @@ use crate::{
     provider::{Lease, Leases},
     supervisor::{Address, ProvidersMsg, SessionsMsg},
     tool_executor::{ToolExecutorMsg, Tools},
-    turn::{Dormant, Input, NotRaised},
+    turn::{Input, RaiseError, ReplayedSession},
 };
 pub(crate) use shell::State;
 
@@ -55,7 +55,7 @@ pub(crate) struct Wiring {
 }
 
 /// Whether limits are raised.
-pub(crate) type Raising = Result<(), NotRaised>;
+pub(crate) type Raising = Result<(), RaiseError>;
 
 /// The messages of [`Session`].
 #[derive(Debug)]
@@ -242,7 +242,7 @@ pub(crate) struct Session;
 pub(crate) struct Arguments {
     pub(crate) id: SessionId,
     pub(crate) wiring: Arc<Wiring>,
-    pub(crate) dormant: Dormant,
+    pub(crate) dormant: ReplayedSession,
     /// `Opened` or `Revived`.
     pub(crate) first: Input,
     pub(crate) tasks: CallTasks,

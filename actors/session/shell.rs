@@ -22,7 +22,7 @@ use crate::{
         seek,
         view::EncodedView,
     },
-    turn::{Dormant, Effect, Input, Turn},
+    turn::{DueAction, Input, ReplayedSession, Turn},
 };
 
 /// Its state.
@@ -40,7 +40,7 @@ pub(crate) struct State {
     pub(super) appends: u64,
     /// Leases and permits of calls whose start is on its way to disk.
     pub(super) granted: BTreeMap<(CallId, u32), Grant>,
-    pub(super) begun: BTreeMap<Effect, Begun>,
+    pub(super) begun: BTreeMap<DueAction, Begun>,
     pub(super) tasks: Tasks,
     pub(super) view: EncodedView,
     pub(super) listening: Listening,
@@ -50,7 +50,7 @@ pub(crate) struct State {
 
 /// A session before and after its first decision is durable.
 pub(super) enum Life {
-    Dormant(Dormant, Input),
+    Dormant(ReplayedSession, Input),
     Awake(Turn),
     /// Only within a handler, while the one is made the other.
     Waking,
@@ -144,7 +144,7 @@ impl State {
                 self.wait(input, Some(Reply::Raise(reply, Ok(()))), None);
             }
             SessionMsg::Inner(Inner::Input(input)) => {
-                if matches!(input, Input::Woke) {
+                if matches!(input, Input::TimerFired) {
                     Tasks::forget_timers(&mut self.begun);
                 }
                 self.wait(input, None, None);
@@ -186,7 +186,7 @@ impl State {
     /// that come together go to disk together.
     pub(super) fn gather(&mut self) {
         let is_end = |waiting: &&Waiting| matches!(waiting.input, Input::ToolEnded { .. });
-        let is_call = |effect: &&Effect| matches!(effect, Effect::Run { .. });
+        let is_call = |effect: &&DueAction| matches!(effect, DueAction::RunTool { .. });
         let ended = self.waiting.iter().filter(is_end).count();
         let more =
             ended > 0 && ended == self.waiting.len() && ended < self.begun.keys().filter(is_call).count();
@@ -209,7 +209,7 @@ impl State {
         self.decide();
         if self.in_flight.is_none()
             && self.waiting.is_empty()
-            && !self.begun.keys().any(Effect::is_end)
+            && !self.begun.keys().any(DueAction::is_end)
             && let Some(reply) = self.suspending.take()
         {
             if reply.send(()).is_err() {
@@ -222,7 +222,7 @@ impl State {
     /// What the share of a subagent's result in its parent's view depends on.
     pub(super) fn shares(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
         match &self.life {
-            Life::Awake(turn) => (turn.window_bytes(), turn.batches()),
+            Life::Awake(turn) => (turn.window_bytes(), turn.subagent_counts()),
             Life::Dormant(..) | Life::Waking => (None, Vec::new()),
         }
     }
@@ -292,7 +292,7 @@ impl State {
             }
             if rests && !effect.is_end() {
                 // Its start came to disk too late to be followed.
-                if let Effect::Ask { call, attempt } | Effect::Run { call, attempt } = effect
+                if let DueAction::CallModel { call, attempt } | DueAction::RunTool { call, attempt } = effect
                     && self.granted.remove(&(call, attempt)).is_some()
                 {
                     never_begun.push(Input::NeverBegun { call, attempt });
@@ -300,38 +300,38 @@ impl State {
                 continue;
             }
             let begun = match effect {
-                Effect::Ask { call, attempt } => match self.granted.remove(&(call, attempt)) {
+                DueAction::CallModel { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Lease(lease)) if call.is_summary() => self.tasks.summarise(turn, lease),
                     Some(Grant::Lease(lease)) => self.tasks.ask(turn, &mut self.view, lease),
                     Some(Grant::Permit(_)) | None => {
                         self.tasks.not_made((call, attempt), "there was no lease for it")
                     }
                 },
-                Effect::Run { call, attempt } | Effect::End { call, attempt }
-                    if let Some(ground) = turn.delegated(call) =>
+                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt }
+                    if let Some(ground) = turn.delegation_mode(call) =>
                 {
                     self.tasks.delegated((call, attempt), ground)
                 }
-                Effect::Await { call, n, .. } => {
+                DueAction::AwaitSubagent { call, n, .. } => {
                     let child = turn.subagent(call, n);
                     child.into_iter().for_each(|child| self.wiring.ring(child.session));
                     Begun::Call(CancellationToken::new())
                 }
-                Effect::Run { call, attempt } => match self.granted.remove(&(call, attempt)) {
+                DueAction::RunTool { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Permit(permit)) => self.tasks.run(turn, (call, attempt), permit),
-                    None if turn.is_of_before(call) => {
+                    None if turn.is_of_earlier_incarnation(call) => {
                         self.tasks.attach(turn, (call, attempt), CancellationToken::new())
                     }
                     Some(Grant::Lease(_)) | None => self.tasks.lost(call, attempt),
                 },
-                Effect::End { call, attempt } => {
+                DueAction::EndTool { call, attempt } => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
                     self.tasks.attach(turn, (call, attempt), cancel)
                 }
-                Effect::Seek { call, attempt } => self.tasks.seek(turn, call, attempt),
-                Effect::WakeAt(time) => self.tasks.wake_in(seek::look_in(time, now.at)),
-                Effect::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
+                DueAction::Acquire { call, attempt } => self.tasks.seek(turn, call, attempt),
+                DueAction::WakeAt(time) => self.tasks.wake_in(seek::look_in(time, now.at)),
+                DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
             };
             self.begun.insert(effect, begun);
         }

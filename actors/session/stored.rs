@@ -29,7 +29,7 @@ impl State {
             Stored::Appended(records) => self.durable(&records, inputs),
             Stored::Refused(Refusal::NoAllowance(refusal)) => {
                 self.put_back(inputs);
-                let input = Input::Refused(refusal);
+                let input = Input::BudgetRefused(refusal);
                 self.waiting.push_front(Waiting { input, reply: None, grant: None });
             }
             Stored::Refused(Refusal::Duplicate(run)) => self.reject(inputs, &NotAccepted::Duplicate(run)),
@@ -56,7 +56,7 @@ impl State {
 
     fn durable(&mut self, records: &[Durable<Arc<Record>>], inputs: Vec<Waiting>) {
         match std::mem::replace(&mut self.life, Life::Waking) {
-            Life::Dormant(dormant, _) => self.life = Life::Awake(dormant.awake(records)),
+            Life::Dormant(dormant, _) => self.life = Life::Awake(dormant.into_turn(records)),
             Life::Awake(mut turn) => {
                 records.iter().for_each(|record| turn.apply(record));
                 self.life = Life::Awake(turn);
@@ -65,7 +65,7 @@ impl State {
         }
         self.forget_ended(records);
         if let Life::Awake(turn) = &self.life
-            && let Some(run) = turn.parked()
+            && let Some(run) = turn.parked_run()
         {
             self.wiring.hub.settled(run);
         }
@@ -134,7 +134,7 @@ impl State {
 
     fn has_heard(&self, next: RunId) -> bool {
         match &self.life {
-            Life::Awake(turn) => turn.has_heard(next),
+            Life::Awake(turn) => turn.is_message_recorded(next),
             Life::Dormant(..) | Life::Waking => false,
         }
     }

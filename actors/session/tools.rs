@@ -25,7 +25,7 @@ use crate::{
     },
     supervisor::Address,
     tool_executor::{QUICK_BYTES, ToolExecutorMsg},
-    turn::{Ground, Input, Turn},
+    turn::{DelegationMode, Input, Turn},
 };
 
 /// All that a task needs of its call.
@@ -91,8 +91,8 @@ impl Tasks {
     }
 
     /// The call has given tasks away: it ends by what is heard of them, unless they are done in the background.
-    pub(super) fn delegated(&self, (call, attempt): (CallId, Attempt), ground: Ground) -> Begun {
-        if let Ground::Back(end) = ground {
+    pub(super) fn delegated(&self, (call, attempt): (CallId, Attempt), ground: DelegationMode) -> Begun {
+        if let DelegationMode::Background(end) = ground {
             tell(&self.session, Inner::Input(Input::ToolEnded { call, attempt, end }));
         }
         Begun::Call(CancellationToken::new())

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::{
     model::{Content, Message, RunId, ToolSpec},
     port::{Encoder, Head, Segments},
-    turn::{Cursor, Postscript, Turn},
+    turn::{RenderCursor, TransientPrompt, Turn},
 };
 
 /// The session's view as its provider wants it written. Each message is encoded once: an iteration encodes only what
@@ -15,7 +15,7 @@ pub(crate) struct EncodedView {
     messages: Segments,
     /// Of what it is encoded.
     generation: u32,
-    cursor: Cursor,
+    cursor: RenderCursor,
     /// The messages that were encoded together last, and what lies before them.
     last: (Segments, Vec<Message>),
 }
@@ -38,7 +38,7 @@ impl EncodedView {
         let head = match &self.head {
             Some((of, head)) if Some(*of) == run => head.clone(),
             Some(_) | None => {
-                let head = encoder.head(&turn.system(), &tools());
+                let head = encoder.head(&turn.system_prompt(), &tools());
                 self.head = run.map(|run| (run, head.clone()));
                 head
             }
@@ -53,7 +53,7 @@ impl EncodedView {
             encoder.messages(&self.last.1, &mut self.messages);
             self.messages.close();
         }
-        let messages = match turn.postscript() {
+        let messages = match turn.transient_prompt() {
             Some(postscript) => self.with(&postscript, &**encoder),
             None => self.messages.clone(),
         };
@@ -61,7 +61,7 @@ impl EncodedView {
     }
 
     /// The messages with a postscript, which is forgotten after the request.
-    fn with(&self, Postscript { partial, prompt }: &Postscript, encoder: &dyn Encoder) -> Segments {
+    fn with(&self, TransientPrompt { partial, prompt }: &TransientPrompt, encoder: &dyn Encoder) -> Segments {
         if let Some(partial) = partial {
             let mut messages = self.messages.clone();
             let behind = [Message::Assistant(Arc::clone(partial)), Message::User(Arc::clone(prompt).into())];

@@ -11,7 +11,7 @@ use crate::{
         calls::Tasks,
         shell::{Grant, InFlight, Life, Reply, State, Waiting},
     },
-    turn::{Decision, Draft, Input, Want},
+    turn::{Decision, DecisionBuilder, GrantRequest, Input},
 };
 
 impl State {
@@ -27,9 +27,9 @@ impl State {
         let mut draft = match &self.life {
             // A session that nobody wants anything of leaves no trace.
             Life::Dormant(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return false,
-            Life::Dormant(dormant, first) => dormant.draft(now, first),
+            Life::Dormant(dormant, first) => dormant.start_decision(now, first),
             Life::Awake(_) if self.waiting.is_empty() => return false,
-            Life::Awake(turn) => turn.draft(now),
+            Life::Awake(turn) => turn.start_decision(now),
             Life::Waking => return false,
         };
         let inputs = self.feed(&mut draft);
@@ -49,10 +49,10 @@ impl State {
     }
 
     /// Feeds the draft what waits, and gives what it took.
-    fn feed(&mut self, draft: &mut Draft) -> Vec<Waiting> {
+    fn feed(&mut self, draft: &mut DecisionBuilder) -> Vec<Waiting> {
         let mut taken = Vec::new();
         for waiting in self.take_waiting() {
-            match (draft.refuses(&waiting.input), waiting.reply) {
+            match (draft.has_history_conflict(&waiting.input), waiting.reply) {
                 (true, Some(Reply::Submit(caller))) => {
                     caller.answer(Err(NotAccepted::HasHistory(self.id)));
                 }
@@ -60,14 +60,14 @@ impl State {
                     if let (Some(Reply::Decide(_, open)), Input::Decided { call, .. }) =
                         (&mut reply, &waiting.input)
                     {
-                        *open = draft.asks(*call);
+                        *open = draft.needs_approval(*call);
                     }
                     if let (Some(Reply::Raise(_, can)), Input::Raise { run, by }) =
                         (&mut reply, &waiting.input)
                     {
                         *can = draft.can_raise(*run, by);
                     }
-                    draft.feed(&waiting.input);
+                    draft.apply_input(&waiting.input);
                     taken.push(Waiting { reply, ..waiting });
                 }
             }
@@ -91,14 +91,14 @@ impl State {
     }
 
     /// Takes what is free of what the draft wants, so that starts go to disk together with what made them due.
-    fn grant(&mut self, draft: &mut Draft) {
-        for want in draft.wants() {
+    fn grant(&mut self, draft: &mut DecisionBuilder) {
+        for want in draft.grant_requests() {
             match want {
-                Want::Lease { call, attempt } => {
+                GrantRequest::Lease { call, attempt } => {
                     let Some(candidates) = draft.candidates_of(call) else { continue };
                     match self.wiring.leases.seek(&candidates, (self.wiring.clock.at(), None), None) {
                         Ok(lease) => {
-                            draft.feed(&Input::Leased {
+                            draft.apply_input(&Input::Leased {
                                 call,
                                 attempt,
                                 model: lease.admission.model().clone(),
@@ -106,14 +106,14 @@ impl State {
                             self.granted.insert((call, attempt), Grant::Lease(lease));
                         }
                         Err(NoLease::Nobody(skipped)) => {
-                            draft.feed(&Input::NoLease { call, attempt, skipped: skipped.into() });
+                            draft.apply_input(&Input::NoLease { call, attempt, skipped: skipped.into() });
                         }
                         Err(NoLease::Queue(..) | NoLease::Wait(_)) => {}
                     }
                 }
-                Want::Permit { call, attempt } => {
+                GrantRequest::Permit { call, attempt } => {
                     if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
-                        draft.feed(&Input::Permitted { call, attempt });
+                        draft.apply_input(&Input::Permitted { call, attempt });
                         self.granted.insert((call, attempt), Grant::Permit(permit));
                     }
                 }
@@ -123,8 +123,8 @@ impl State {
 
     fn append(&mut self, decision: Decision, inputs: Vec<Waiting>) {
         let last = match &self.life {
-            Life::Awake(turn) => turn.last(),
-            Life::Dormant(dormant, _) => dormant.last(),
+            Life::Awake(turn) => turn.last_seq(),
+            Life::Dormant(dormant, _) => dormant.last_seq(),
             Life::Waking => return,
         };
         let fence = decision.fence;

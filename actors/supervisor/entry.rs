@@ -9,7 +9,7 @@ use crate::{
     policy::{Deaths, InARow},
     session::{CallTasks, SessionMsg},
     supervisor::NewSession,
-    turn::Standing,
+    turn::CrashPoint,
 };
 
 /// A session that the directory knows.
@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) died: u32,
     /// What it has died of since its journal was last read.
     pub(super) died_of: Option<String>,
-    pub(super) crashes: InARow<Option<Standing>>,
+    pub(super) crashes: InARow<Option<CrashPoint>>,
     pub(super) reads: u32,
     pub(super) new: Option<Arc<NewSession>>,
     /// Somebody wants its runs to go on here; once so, always so. Else it is only here for orders at rest.

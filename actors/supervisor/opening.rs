@@ -16,7 +16,7 @@ use crate::{
         entry::{Place, Then},
         sessions::Inner,
     },
-    turn::{Dormant, Input},
+    turn::{Input, ReplayedSession},
 };
 
 /// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
@@ -50,7 +50,7 @@ impl From<ReadError> for Unopened {
 }
 
 /// A session that can be woken up, as whom, and whether something waits in its inbox.
-pub(crate) type Opened = (Dormant, Incarnation, bool);
+pub(crate) type Opened = (ReplayedSession, Incarnation, bool);
 
 impl Directory {
     /// Reads the session's journal, in a task.
@@ -114,7 +114,7 @@ impl Directory {
             return self.forget(session);
         }
         if let Some(error) = entry.died_of.take() {
-            let standing = dormant.standing();
+            let standing = dormant.crash_point();
             if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {
                 let run = standing.map(|standing| standing.run);
                 let then = if run.is_some() { Then::GoOn } else { Then::Forget };
@@ -169,8 +169,8 @@ pub(super) async fn open(
     let dormant = folded.unwrap_or_else(|_| {
         Err(Unopened::Unreadable("reading its journal makes this program panic".into()))
     })?;
-    if dormant.last() != opened.last {
-        let (read, last) = (dormant.last(), opened.last);
+    if dormant.last_seq() != opened.last {
+        let (read, last) = (dormant.last_seq(), opened.last);
         return Err(Unopened::Unreadable(format!("its journal has {read} records of {last}")));
     }
     check_account(journal, &dormant).await?;
@@ -178,8 +178,8 @@ pub(super) async fn open(
 }
 
 /// Whether the run under way has an account that can be read: nothing it does could be booked otherwise.
-async fn check_account(journal: &dyn Journal, dormant: &Dormant) -> Result<(), Unopened> {
-    let Some(standing) = dormant.standing() else { return Ok(()) };
+async fn check_account(journal: &dyn Journal, dormant: &ReplayedSession) -> Result<(), Unopened> {
+    let Some(standing) = dormant.crash_point() else { return Ok(()) };
     match journal.read(Read::Account(standing.run.into())).await {
         Err(error @ ReadError::Row { .. }) => Err(Unopened::Unreadable(error.to_string())),
         Err(error @ (ReadError::Unavailable(_) | ReadError::Record { .. })) => Err(error.into()),
@@ -191,8 +191,8 @@ async fn check_account(journal: &dyn Journal, dormant: &Dormant) -> Result<(), U
     }
 }
 
-async fn fold(journal: &dyn Journal, session: SessionId) -> Result<Dormant, Unopened> {
-    let mut dormant = Dormant::empty(session);
+async fn fold(journal: &dyn Journal, session: SessionId) -> Result<ReplayedSession, Unopened> {
+    let mut dormant = ReplayedSession::empty(session);
     replay(journal, session, 1, |_, record| dormant.fold(&record)).await?;
     Ok(dormant)
 }

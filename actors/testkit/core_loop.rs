@@ -10,21 +10,23 @@ use crate::{
     persistence::{Stored, vouched},
     port::{Appended, Written},
     testkit::calls,
-    turn::{Cursor, Dormant, Draft, Effect, Input, Plan, Turn, Want},
+    turn::{
+        CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
+    },
 };
 
 /// The pure core of one session that goes round and round, as its shell drives it, without shell, store or model: for
 /// measuring what deciding costs.
 pub struct CoreLoop {
     turn: Turn,
-    cursor: Cursor,
+    cursor: RenderCursor,
     now: Now,
     model: ModelRef,
 }
 
 impl fmt::Debug for CoreLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoreLoop").field("last", &self.turn.last()).finish_non_exhaustive()
+        f.debug_struct("CoreLoop").field("last", &self.turn.last_seq()).finish_non_exhaustive()
     }
 }
 
@@ -45,11 +47,11 @@ impl CoreLoop {
             spec: Arc::new(spec),
             key: None,
         };
-        let dormant = Dormant::empty(SessionId::from_bits(1 << 101));
-        let mut draft = dormant.draft(now, &opened);
-        draft.feed(&submitted);
-        let turn = dormant.awake(&durable(granted(draft, &model)));
-        let mut core = Self { turn, cursor: Cursor::default(), now, model };
+        let dormant = ReplayedSession::empty(SessionId::from_bits(1 << 101));
+        let mut draft = dormant.start_decision(now, &opened);
+        draft.apply_input(&submitted);
+        let turn = dormant.into_turn(&durable(granted(draft, &model)));
+        let mut core = Self { turn, cursor: RenderCursor::default(), now, model };
         for _ in 0..messages / 2 {
             core.iteration();
         }
@@ -62,22 +64,26 @@ impl CoreLoop {
         let (rendered, cursor) = self.turn.render(self.cursor);
         debug_assert!(!rendered.is_empty(), "every request has something new");
         self.cursor = cursor;
-        let started = self.turn.asking().map(Arc::clone).expect("an iteration begins with a started call");
-        let plan =
-            Plan::Admit { tool: "tick".into(), intent: EffectClass::Pure.into(), arguments: Hash::of(b"{}") };
+        let started =
+            self.turn.model_started().map(Arc::clone).expect("an iteration begins with a started call");
+        let plan = CallAdmission::Admit {
+            tool: "tick".into(),
+            intent: EffectClass::Pure.into(),
+            arguments: Hash::of(b"{}"),
+        };
         let call = CallId { n: 1, ..started.call };
         self.step(&Input::Answered {
             started,
             answer: Arc::new(calls(&[("tick", json!({"text": "0123456789"}))])),
-            plans: [plan].into(),
+            admissions: [plan].into(),
         });
         self.step(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("0123456789".repeat(20)) });
     }
 
-    fn step(&mut self, input: &Input) -> Vec<Effect> {
+    fn step(&mut self, input: &Input) -> Vec<DueAction> {
         self.now = Now { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
-        let mut draft = self.turn.draft(self.now);
-        draft.feed(input);
+        let mut draft = self.turn.start_decision(self.now);
+        draft.apply_input(input);
         for record in durable(granted(draft, &self.model)) {
             self.turn.apply(&record);
         }
@@ -86,11 +92,11 @@ impl CoreLoop {
 }
 
 /// Gives the draft whatever it wants, and takes its records.
-fn granted(mut draft: Draft, model: &ModelRef) -> Vec<Arc<Record>> {
-    for want in draft.wants() {
-        draft.feed(&match want {
-            Want::Lease { call, attempt } => Input::Leased { call, attempt, model: model.clone() },
-            Want::Permit { call, attempt } => Input::Permitted { call, attempt },
+fn granted(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
+    for want in draft.grant_requests() {
+        draft.apply_input(&match want {
+            GrantRequest::Lease { call, attempt } => Input::Leased { call, attempt, model: model.clone() },
+            GrantRequest::Permit { call, attempt } => Input::Permitted { call, attempt },
         });
     }
     // The shell asks what is still due before it appends.

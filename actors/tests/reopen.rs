@@ -5,7 +5,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use hermod_actors::{
-    Accepted, NotRaised, RunError, RunRequest, Runtime, SessionChoice,
+    Accepted, RaiseError, RunError, RunRequest, Runtime, SessionChoice,
     model::{Account, Amounts, CallEnd, Dimension, EffectClass, Kind, Outcome, Raised, RunState},
     port::{Journal, Read, Rows},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
@@ -113,7 +113,7 @@ async fn what_cannot_go_on_is_refused() {
     let journal = MemoryJournal::new();
     let runtime = start(&journal).await;
     let first = exhausted(&runtime).await;
-    let check = async |run, by, expect: fn(&NotRaised) -> bool| {
+    let check = async |run, by, expect: fn(&RaiseError) -> bool| {
         for raised in [runtime.raise(run, by).await, runtime.raise_at_rest(run, by).await] {
             assert!(
                 matches!(&raised, Err(RunError::NotRaised(of, why)) if *of == run && expect(why)),
@@ -123,12 +123,12 @@ async fn what_cannot_go_on_is_refused() {
     };
     let tokens = Amounts { tokens: Some(1), ..Amounts::default() };
     let unlimited = Raised { budget: tokens, wall_ms: None };
-    check(first.run, unlimited, |why| matches!(why, NotRaised::NoLimit(has) if has == "iterations, wall"))
+    check(first.run, unlimited, |why| matches!(why, RaiseError::NoLimit(has) if has == "iterations, wall"))
         .await;
     let next = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("go on") };
     let second = runtime.run(next).await.unwrap();
-    check(first.run, more(1, None), |why| matches!(why, NotRaised::GoneOn)).await;
-    check(second.run, more(1, None), |why| matches!(why, NotRaised::Ended(_))).await;
+    check(first.run, more(1, None), |why| matches!(why, RaiseError::Superseded)).await;
+    check(second.run, more(1, None), |why| matches!(why, RaiseError::Ended(_))).await;
     let nobody = hermod_actors::model::RunId::from_bits(9);
     assert!(matches!(runtime.raise(nobody, more(1, None)).await, Err(RunError::NoRun(_))));
 }

@@ -10,40 +10,43 @@ use crate::{
     mutation::{Mutation, planted},
     policy::believed,
     turn::{
-        Plan,
-        asking::{Asked, Asking},
-        draft::Draft,
-        ladder::Verdict,
-        limits,
-        run::{Run, Step},
+        CallAdmission,
+        active_run::{ActiveRun, LoopState},
+        answer_recovery::AnswerVerdict,
+        decision::DecisionBuilder,
+        estimates,
+        model_call::{AttemptState, ModelCallState},
     },
 };
 
-impl Draft {
+impl DecisionBuilder {
     /// Starts an attempt of the model call, with the view as it is now.
-    pub(super) fn ask(&mut self, call: CallId, attempt: Attempt, model: &ModelRef) {
+    pub(super) fn start_model_call(&mut self, call: CallId, attempt: Attempt, model: &ModelRef) {
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else {
             return;
         };
-        let Step::Asking(Asking { attempt: wanted, state: Asked::Wanted(_), .. }) = &run.step else {
+        let LoopState::CallingModel(ModelCallState {
+            attempt: wanted, state: AttemptState::Wanted(_), ..
+        }) = &run.state
+        else {
             return;
         };
         if *wanted != attempt {
             return;
         }
-        if let Some(refusal) = limits::no_room_for_grace(run, &self.turn, model) {
+        if let Some(refusal) = estimates::grace_refusal(run, &self.turn, model) {
             self.exhaust(refusal);
             // The lease may serve the grace call.
-            return self.ask(call, attempt, model);
+            return self.start_model_call(call, attempt, model);
         }
-        let estimate = limits::estimate(run, &self.turn, (attempt, model));
+        let estimate = estimates::estimate(run, &self.turn, (attempt, model));
         let started = ModelStarted {
             call,
             attempt,
             model: model.clone(),
             view: self.turn.last,
             request: self.turn.request_hash(),
-            bytes: limits::request_bytes(run, &self.turn) as u64,
+            bytes: estimates::request_bytes(run, &self.turn) as u64,
             images: self.turn.history.images() as u64,
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
@@ -51,27 +54,29 @@ impl Draft {
             price: run.spec.traits_of(model).price,
             incarnation: self.turn.incarnation,
         };
-        self.push(Body::ModelStarted(Arc::new(started)));
+        self.record(Body::ModelStarted(Arc::new(started)));
     }
 
     /// Whether this is the attempt under way.
-    pub(super) fn is_asked(&self, call: CallId, attempt: Attempt) -> bool {
-        self.run().and_then(Run::asking).is_some_and(|s| s.call == call && s.attempt == attempt)
+    pub(super) fn is_current_attempt(&self, call: CallId, attempt: Attempt) -> bool {
+        self.run().and_then(ActiveRun::model_started).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
 
-    pub(super) fn answered(&mut self, started: &ModelStarted, answer: &Answer, plans: &[Plan]) {
+    pub(super) fn on_answer(&mut self, started: &ModelStarted, answer: &Answer, plans: &[CallAdmission]) {
         let (call, attempt) = (started.call, started.attempt);
-        if !self.is_asked(call, attempt) {
-            return self.late(started, answer);
+        if !self.is_current_attempt(call, attempt) {
+            return self.on_late_answer(started, answer);
         }
         if self.is_in_grace() {
-            return self.last_word(started, answer);
+            return self.on_grace_answer(started, answer);
         }
-        let Some(Verdict { flaw, fallback, ended }) = self.run().map(|run| run.judge(answer, plans)) else {
+        let Some(AnswerVerdict { flaw, fallback, ended }) =
+            self.run().map(|run| run.classify_answer(answer, plans))
+        else {
             return;
         };
         let (usage, anomaly) = believed(started, &answer.message, answer.usage);
-        self.push(Body::ModelAnswered(Box::new(ModelAnswered {
+        self.record(Body::ModelAnswered(Box::new(ModelAnswered {
             call,
             attempt,
             message: Arc::new(answer.message.clone()),
@@ -86,18 +91,19 @@ impl Draft {
         }
         if let Some(ended) = ended {
             // A last word is none before all subagents have ended and what they have to say is heard.
-            let is_last = ended.outcome != Outcome::Completed || self.run().is_some_and(Run::has_said_all);
+            let is_last =
+                ended.outcome != Outcome::Completed || self.run().is_some_and(ActiveRun::has_final_answer);
             if is_last {
                 self.end_run(ended);
             }
             return;
         }
-        self.plan(call, plans);
+        self.admit_calls(call, plans);
         self.skip_for_messages();
     }
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
-    pub(super) fn late(&mut self, started: &ModelStarted, answer: &Answer) {
+    pub(super) fn on_late_answer(&mut self, started: &ModelStarted, answer: &Answer) {
         let (call, attempt) = (started.call, started.attempt);
         let (usage, anomaly) = believed(started, &answer.message, answer.usage);
         if let Some(usage) = usage {
@@ -108,36 +114,39 @@ impl Draft {
                 ..Amounts::default()
             };
             let usage = if planted(Mutation::DropLateUsage) { Usage::default() } else { usage };
-            self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly: None }));
+            self.record(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly: None }));
         } else if anomaly.is_some() {
             let (usage, booked) = (Usage::default(), Amounts::default());
-            self.push(Body::LateSettled(LateSettled { call, attempt, usage, usd: None, booked, anomaly }));
+            self.record(Body::LateSettled(LateSettled { call, attempt, usage, usd: None, booked, anomaly }));
         }
     }
 
     /// Admits the calls of the answer, or ends them at once.
-    fn plan(&mut self, model_call: CallId, plans: &[Plan]) {
+    fn admit_calls(&mut self, model_call: CallId, plans: &[CallAdmission]) {
         for (plan, n) in plans.iter().zip(1..) {
             let call = CallId { n, ..model_call };
             let earlier = plans.iter().zip(1..n);
-            let same_as = earlier.filter(|(earlier, _)| is_made_once(earlier, plan)).map(|(_, n)| n).next();
+            let same_as =
+                earlier.filter(|(earlier, _)| is_duplicate_once(earlier, plan)).map(|(_, n)| n).next();
             match plan {
-                Plan::Admit { tool, intent, arguments } => self.push(Body::CallAdmitted(CallAdmitted {
-                    call,
-                    tool: Arc::clone(tool),
-                    effect: intent.effect,
-                    access: intent.access.clone(),
-                    detached: intent.detached,
-                    arguments: *arguments,
-                    same_as,
-                })),
-                Plan::Refuse { end, .. } => self.end_call(call, 0, end.clone()),
+                CallAdmission::Admit { tool, intent, arguments } => {
+                    self.record(Body::CallAdmitted(CallAdmitted {
+                        call,
+                        tool: Arc::clone(tool),
+                        effect: intent.effect,
+                        access: intent.access.clone(),
+                        detached: intent.detached,
+                        arguments: *arguments,
+                        same_as,
+                    }))
+                }
+                CallAdmission::Reject { end, .. } => self.end_call(call, 0, end.clone()),
             }
         }
     }
 }
 
 /// Whether two calls are the same one and must not be made twice.
-fn is_made_once(one: &Plan, other: &Plan) -> bool {
-    matches!(one, Plan::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
+fn is_duplicate_once(one: &CallAdmission, other: &CallAdmission) -> bool {
+    matches!(one, CallAdmission::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
 }

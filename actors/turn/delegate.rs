@@ -22,14 +22,14 @@ use crate::{
     port::{Founded, Index},
     turn::{
         Input, Turn,
-        asking::Asking,
-        draft::Draft,
-        run::{Call, CallState, Phase, Run, Step},
+        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        decision::DecisionBuilder,
+        model_call::ModelCallState,
     },
 };
 
 /// A task that has failed so often in the same way is not given away again.
-const EQUAL_FAILURES: u32 = 3;
+const MAX_EQUAL_FAILURES: u32 = 3;
 
 /// A subagent of the run under way that its model has not been told the end of.
 #[derive(Debug, Clone)]
@@ -44,11 +44,11 @@ pub(super) struct Subagent {
 
 /// Where tasks are done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ground {
+pub(crate) enum DelegationMode {
     /// The call ends with them.
-    Fore,
+    Foreground,
     /// The call ends so at once.
-    Back(CallEnd),
+    Background(CallEnd),
 }
 
 /// A task that failed, how, and how often.
@@ -59,34 +59,34 @@ pub(super) struct FailedTask {
     times: u32,
 }
 
-impl Call {
+impl ActiveToolCall {
     /// Whether it gives tasks to subagents.
     pub(super) fn delegates(&self) -> bool {
         *self.tool == *DELEGATE_TASK
     }
 }
 
-impl Run {
+impl ActiveRun {
     /// The subagents that have not ended.
-    pub(super) fn live(&self) -> impl Iterator<Item = &Subagent> {
+    pub(super) fn live_subagents(&self) -> impl Iterator<Item = &Subagent> {
         self.subagents.iter().filter(|subagent| subagent.ended.is_none())
     }
 
-    pub(super) fn has_live(&self) -> bool {
-        self.live().next().is_some()
+    pub(super) fn has_live_subagents(&self) -> bool {
+        self.live_subagents().next().is_some()
     }
 
     /// Whether its model has said its last word, and has heard all that there is to hear.
-    pub(super) fn has_said_all(&self) -> bool {
-        matches!(self.step, Step::Said(_)) && !self.has_live()
+    pub(super) fn has_final_answer(&self) -> bool {
+        matches!(self.state, LoopState::Answered(_)) && !self.has_live_subagents()
     }
 
     fn is_open(&self, call: CallId) -> bool {
-        self.calls().iter().any(|of| of.id == call && matches!(of.state, CallState::Started(..)))
+        self.calls().iter().any(|of| of.id == call && matches!(of.state, ToolCallState::Started(..)))
     }
 
     /// How often this task has failed in the same way, and in which.
-    fn failed(&self, signature: Hash) -> Option<&FailedTask> {
+    fn failed_task(&self, signature: Hash) -> Option<&FailedTask> {
         self.failed_tasks
             .iter()
             .filter(|failed| failed.signature == signature)
@@ -97,7 +97,7 @@ impl Run {
 impl Turn {
     /// The subagent with this place.
     pub(crate) fn subagent(&self, call: CallId, n: u32) -> Option<Child> {
-        let Phase::Running(run) = &self.phase else { return None };
+        let CurrentRun::Running(run) = &self.current else { return None };
         run.subagents
             .iter()
             .find(|subagent| subagent.call == call && subagent.n == n)
@@ -105,9 +105,9 @@ impl Turn {
     }
 
     /// Where the tasks are done that a call has given away; `None` of any other call.
-    pub(crate) fn delegated(&self, id: CallId) -> Option<Ground> {
-        let Phase::Running(run) = &self.phase else { return None };
-        let Step::Acting(acting) = &run.step else { return None };
+    pub(crate) fn delegation_mode(&self, id: CallId) -> Option<DelegationMode> {
+        let CurrentRun::Running(run) = &self.current else { return None };
+        let LoopState::RunningTools(acting) = &run.state else { return None };
         let (call, asked) = acting.calls.iter().zip(&acting.answer.calls).find(|(call, _)| call.id == id)?;
         if !call.delegates() {
             return None;
@@ -115,31 +115,32 @@ impl Turn {
         let order = arguments(&asked.arguments).ok().and_then(|arguments| order(&arguments, &run.spec).ok());
         let of_call = run.subagents.iter().filter(|subagent| subagent.call == id);
         let handles: Vec<_> = of_call.map(|subagent| json!(subagent.child.run.to_string())).collect();
-        let goes_on = order.is_some_and(|order| order.background) && run.stopping.is_none();
+        let goes_on = order.is_some_and(|order| order.background) && run.planned_end.is_none();
         if !goes_on {
-            return Some(Ground::Fore);
+            return Some(DelegationMode::Foreground);
         }
         let note =
             "they work in the background; each result comes to you by itself, and you cannot end before";
-        Some(Ground::Back(CallEnd::ok(
+        Some(DelegationMode::Background(CallEnd::ok(
             json!({"background": true, "runs": handles, "note": note}).to_string(),
         )))
     }
 
     /// How many tasks each open call has given away.
-    pub(crate) fn batches(&self) -> Vec<(CallId, usize)> {
-        let Phase::Running(run) = &self.phase else { return Vec::new() };
-        let tasks = |call: &Call| run.subagents.iter().filter(|subagent| subagent.call == call.id).count();
+    pub(crate) fn subagent_counts(&self) -> Vec<(CallId, usize)> {
+        let CurrentRun::Running(run) = &self.current else { return Vec::new() };
+        let tasks =
+            |call: &ActiveToolCall| run.subagents.iter().filter(|subagent| subagent.call == call.id).count();
         run.calls().iter().map(|call| (call.id, tasks(call))).filter(|(_, tasks)| *tasks > 0).collect()
     }
 
     /// A call has given tasks away, if it has children; called when its start is folded.
-    pub(super) fn gave(&mut self, started: &CallStarted) {
+    pub(super) fn track_delegation(&mut self, started: &CallStarted) {
         if started.children.is_empty() {
             return;
         }
-        let Phase::Running(run) = &mut self.phase else { return };
-        let Step::Acting(acting) = &run.step else { return };
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        let LoopState::RunningTools(acting) = &run.state else { return };
         let mut calls = acting.calls.iter().zip(&acting.answer.calls);
         let asked =
             calls.find(|(call, _)| call.id == started.call).map(|(_, asked)| asked.arguments.as_str());
@@ -155,8 +156,8 @@ impl Turn {
     }
 
     /// A subagent has ended.
-    pub(super) fn child_ended(&mut self, ended: &ChildEnded) {
-        let Phase::Running(run) = &mut self.phase else { return };
+    pub(super) fn fold_child_ended(&mut self, ended: &ChildEnded) {
+        let CurrentRun::Running(run) = &mut self.current else { return };
         let mut subagents = run.subagents.iter_mut();
         let Some(subagent) = subagents.find(|of| of.call == ended.call && of.child.run == ended.child.run)
         else {
@@ -171,77 +172,81 @@ impl Turn {
                 None => run.failed_tasks.push(FailedTask { signature, outcome, times: 1 }),
             }
         }
-        if matches!(&run.step, Step::Asking(Asking { since: None, is_repeated: false, .. })) {
+        if matches!(
+            &run.state,
+            LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
+        ) {
             self.show_results();
         }
-        self.go_on_with_results();
+        self.resume_with_results();
     }
 
     /// A call has ended; if it was the last of its subagents that has ended it, all of their results are in its own. Those of
     /// others are told apart, also if they have ended before their call.
     pub(super) fn forget_results(&mut self, call: CallId) {
-        let Phase::Running(run) = &mut self.phase else { return };
-        let has_live = run.live().any(|subagent| subagent.call == call);
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        let has_live = run.live_subagents().any(|subagent| subagent.call == call);
         run.subagents.retain(|subagent| has_live || subagent.call != call);
     }
 
     /// Puts the results that came from the background behind what the model reads next.
     pub(super) fn show_results(&mut self) {
         for told in self.take_results() {
-            self.history.note(&format!("\n\n{told}"));
+            self.history.add_note(&format!("\n\n{told}"));
         }
     }
 
     fn take_results(&mut self) -> Vec<String> {
-        let Phase::Running(run) = &mut self.phase else { return Vec::new() };
-        let told = run.subagents.iter().filter_map(told).collect();
+        let CurrentRun::Running(run) = &mut self.current else { return Vec::new() };
+        let told = run.subagents.iter().filter_map(format_result).collect();
         run.subagents.retain(|subagent| subagent.ended.is_none());
         told
     }
 
     /// The model has said its last word before all results were there: when they are, it reads them and goes on.
-    pub(super) fn go_on_with_results(&mut self) {
-        let Phase::Running(run) = &self.phase else { return };
-        let Step::Said(answer) = &run.step else { return };
-        let ends = run.stopping.is_some() || run.exhausted.is_some();
-        if ends || run.has_live() || run.subagents.is_empty() {
+    pub(super) fn resume_with_results(&mut self) {
+        let CurrentRun::Running(run) = &self.current else { return };
+        let LoopState::Answered(answer) = &run.state else { return };
+        let ends = run.planned_end.is_some() || run.exhausted.is_some();
+        if ends || run.has_live_subagents() || run.subagents.is_empty() {
             return;
         }
         let mut answer = Arc::clone(answer);
         if answer.text.is_empty() {
             Arc::make_mut(&mut answer).text = "I wait for the subagents.".into();
         }
-        self.history.answer(&answer);
+        self.history.end_with_answer(&answer);
         let told = self.take_results().join("\n\n");
-        self.history.begin(Arc::<str>::from(told));
-        let Phase::Running(run) = &mut self.phase else { return };
+        self.history.start_round(Arc::<str>::from(told));
+        let CurrentRun::Running(run) = &mut self.current else { return };
         run.iteration += 1;
-        run.step = Step::Asking(run.next_call());
+        run.state = LoopState::CallingModel(run.next_call());
         let id = run.id;
         self.show_messages(id);
     }
 }
 
-fn told(subagent: &Subagent) -> Option<String> {
+fn format_result(subagent: &Subagent) -> Option<String> {
     let ended = subagent.ended.as_ref()?;
     let run = subagent.child.run;
     Some(format!("{FROM_RUNTIME}a subagent in the background has ended, run {run}:]\n{}", ended.told))
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// Gives away the tasks of the calls that are admitted for it, or tells why not: nothing else is waited for.
     pub(super) fn delegate(&mut self, behind: &Input) {
         // Behind a revival it may still be said that something does not fit.
         if matches!(behind, Input::Revived { .. }) {
             return;
         }
-        let is_ready = |call: &&Call| call.delegates() && matches!(call.state, CallState::Admitted(_));
-        while let Some(run) = self.run().filter(|run| run.stopping.is_none() && run.exhausted.is_none())
+        let is_ready =
+            |call: &&ActiveToolCall| call.delegates() && matches!(call.state, ToolCallState::Admitted(_));
+        while let Some(run) = self.run().filter(|run| run.planned_end.is_none() && run.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
         {
             match self.admitted_tasks(call) {
                 Ok(_) if !self.may_delegate() => return,
-                Ok(order) => self.give(call, &order),
+                Ok(order) => self.start_subagents(call, &order),
                 Err(end) => self.end_call(call, 0, end),
             }
         }
@@ -254,16 +259,18 @@ impl Draft {
 
     /// What a call gives away; else what the model reads.
     fn admitted_tasks(&self, call: CallId) -> Result<Order, CallEnd> {
-        let Some(run) = self.run() else { return Err(not_given("the run has ended", None, "nothing to do")) };
+        let Some(run) = self.run() else {
+            return Err(not_delegated("the run has ended", None, "nothing to do"));
+        };
         let given = arguments(self.arguments(call))
-            .map_err(|error| not_given(&error.to_string(), None, "send JSON"))?;
-        let order =
-            order(&given, &run.spec).map_err(|bad| not_given(&bad.error, bad.field.as_deref(), &bad.hint))?;
+            .map_err(|error| not_delegated(&error.to_string(), None, "send JSON"))?;
+        let order = order(&given, &run.spec)
+            .map_err(|bad| not_delegated(&bad.error, bad.field.as_deref(), &bad.hint))?;
         let delegation = run.spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
         let Some(delegation) = delegation else {
-            return Err(not_given("you are as deep as subagents may be", None, "do it yourself"));
+            return Err(not_delegated("you are as deep as subagents may be", None, "do it yourself"));
         };
-        let (live, more) = (run.live().count(), order.tasks.len());
+        let (live, more) = (run.live_subagents().count(), order.tasks.len());
         let most = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
         if live + more > most {
             let error =
@@ -273,31 +280,31 @@ impl Draft {
             } else {
                 "wait for the results of those that live"
             };
-            return Err(not_given(&error, Some("tasks"), hint));
+            return Err(not_delegated(&error, Some("tasks"), hint));
         }
-        if let Some(refusal) = self.refused.as_ref().map(|refused| &refused.refusal)
+        if let Some(refusal) = self.refused_reservation.as_ref().map(|refused| &refused.refusal)
             && refusal.dimension == Dimension::Children
         {
             let hint = "do it yourself, or give it away when other subagents of this tree have ended";
-            return Err(not_given(&refusal.to_string(), None, hint));
+            return Err(not_delegated(&refusal.to_string(), None, hint));
         }
-        let failed = order.tasks.iter().filter_map(|task| run.failed(task.signature()));
-        if let Some(failed) = failed.into_iter().find(|failed| failed.times >= EQUAL_FAILURES) {
+        let failed = order.tasks.iter().filter_map(|task| run.failed_task(task.signature()));
+        if let Some(failed) = failed.into_iter().find(|failed| failed.times >= MAX_EQUAL_FAILURES) {
             let error = format!("this task has ended as {} {} times", failed.outcome, failed.times);
-            return Err(not_given(&error, None, "change the task, or do it yourself"));
+            return Err(not_delegated(&error, None, "change the task, or do it yourself"));
         }
         Ok(order)
     }
 
     /// Starts a call that gives tasks away, and with it the subagents that do them.
-    fn give(&mut self, call: CallId, order: &Order) {
+    fn start_subagents(&mut self, call: CallId, order: &Order) {
         let Some(run) = self.run() else { return };
         let (spec, at) = (Arc::clone(&run.spec), self.now.at);
         let mut children = Vec::new();
         for (task, n) in order.tasks.iter().zip(0..) {
             let child = Child {
-                session: SessionId::from_bits(fresh(at, b"session", (call, n))),
-                run: RunId::from_bits(fresh(at, b"run", (call, n))),
+                session: SessionId::from_bits(derived_id(at, b"session", (call, n))),
+                run: RunId::from_bits(derived_id(at, b"run", (call, n))),
             };
             let Some(spec) = child_spec(task, &spec, child.run) else { continue };
             let parent = Parent { session: self.turn.session, call, n };
@@ -309,11 +316,11 @@ impl Draft {
                 spec: Arc::new(spec),
                 parent: Some(parent),
             };
-            self.found(child.session, accepted);
+            self.spawn_session(child.session, accepted);
             children.push(child);
         }
         let (incarnation, boot, attempt) = (self.turn.incarnation, Arc::clone(&self.turn.boot), 1);
-        self.push(Body::CallStarted(CallStarted {
+        self.record(Body::CallStarted(CallStarted {
             call,
             attempt,
             incarnation,
@@ -323,7 +330,7 @@ impl Draft {
     }
 
     /// Writes down all that a subagent begins with.
-    fn found(&mut self, session: SessionId, accepted: RunAccepted) {
+    fn spawn_session(&mut self, session: SessionId, accepted: RunAccepted) {
         let (at, run, parent) = (self.now.at, accepted.run, accepted.parent);
         let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shared);
         self.decision.ledger.open.push(NewAccount {
@@ -335,7 +342,7 @@ impl Draft {
         let key: Arc<str> = format!("task:{run}").into();
         let opened = SessionOpened {
             key: Arc::clone(&key),
-            prompt: Arc::clone(&self.turn.head.prompt),
+            prompt: Arc::clone(&self.turn.header.prompt),
             incarnation: Incarnation::default(),
             boot: self.turn.boot.to_string(),
         };
@@ -362,12 +369,12 @@ impl Draft {
     }
 
     /// A subagent has ended: its call ends with the last one of them.
-    pub(super) fn hear_end(&mut self, ended: &ChildEnded) {
+    pub(super) fn on_subagent_end(&mut self, ended: &ChildEnded) {
         let is_it = |of: &&Subagent| of.call == ended.call && of.child.run == ended.child.run;
-        if !self.run().is_some_and(|run| run.live().any(|of| is_it(&of))) {
+        if !self.run().is_some_and(|run| run.live_subagents().any(|of| is_it(&of))) {
             return;
         }
-        self.push(Body::ChildEnded(Box::new(ended.clone())));
+        self.record(Body::ChildEnded(Box::new(ended.clone())));
         let Some(run) = self.run() else { return };
         let mut of_call = run.subagents.iter().filter(|of| of.call == ended.call);
         if run.is_open(ended.call) && of_call.all(|of| of.ended.is_some()) {
@@ -385,10 +392,10 @@ impl Draft {
     /// Tells the subagents that live that their run is to end, unless what has started goes on to its end.
     pub(super) fn stop_subagents(&mut self) {
         let Some(run) = self.run() else { return };
-        if matches!(&run.stopping, Some(ended) if matches!(ended.cause, Some(Cause::Limit { .. }))) {
+        if matches!(&run.planned_end, Some(ended) if matches!(ended.cause, Some(Cause::Limit { .. }))) {
             return;
         }
-        let children: Vec<Child> = run.live().map(|subagent| subagent.child).collect();
+        let children: Vec<Child> = run.live_subagents().map(|subagent| subagent.child).collect();
         for child in children {
             let stop = Inbox::Stop { run: child.run, reason: StopReason::Parent };
             self.decision.send.push((child.session, stop.item()));
@@ -396,13 +403,13 @@ impl Draft {
     }
 
     /// Tells whoever has given a run its task that it has ended, and gives its place back.
-    pub(super) fn tell_parent(&mut self, run: RunId) {
+    pub(super) fn notify_parent(&mut self, run: RunId) {
         let current = self.run().filter(|current| current.id == run).map(|current| current.parent);
         let queued = || self.turn.queue.iter().find(|queued| queued.accepted.run == run)?.accepted.parent;
         let Some(parent) = current.unwrap_or_else(queued) else { return };
         let child = Child { session: self.turn.session, run };
         self.decision.send.push((parent.session, Inbox::ChildEnded { call: parent.call, child }.item()));
-        self.release(parent.call.run.into());
+        self.release_child_slot(parent.call.run.into());
     }
 }
 
@@ -410,12 +417,12 @@ impl Draft {
 pub(crate) const ONE_CHILD: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
 
-fn not_given(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
+fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
     CallEnd::error(CallStatus::Error, &format!("not delegated: {error}"), field, hint)
 }
 
 /// A ULID that belongs to this task alone: the core has no chance, and needs none.
-fn fresh(at: Timestamp, what: &[u8], (call, n): (CallId, u32)) -> u128 {
+fn derived_id(at: Timestamp, what: &[u8], (call, n): (CallId, u32)) -> u128 {
     let mut hasher = Hasher::default();
     hasher.part(what);
     hasher.part(call.to_string().as_bytes());

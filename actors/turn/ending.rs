@@ -8,22 +8,23 @@ use crate::{
         Outcome, RunEnded, RunId, RunStopping, StopReason, Usage,
     },
     turn::{
-        draft::Draft,
-        run::{Call, CallState, Run},
+        active_run::{ActiveRun, ActiveToolCall, ToolCallState},
+        decision::DecisionBuilder,
     },
 };
 
-impl Draft {
+impl DecisionBuilder {
     /// Records the end of a call and of those that get its result; of the last open one of a run that is being stopped, the run's end too.
     pub(super) fn end_call(&mut self, call: CallId, attempt: u32, end: CallEnd) {
-        let is_same = |other: &&Call| matches!(other.state, CallState::Same(n) if n == call.n);
+        let is_same =
+            |other: &&ActiveToolCall| matches!(other.state, ToolCallState::SameAs(n) if n == call.n);
         let run = self.run();
         let same: Vec<CallId> =
-            run.map_or(&[][..], Run::calls).iter().filter(is_same).map(|call| call.id).collect();
+            run.map_or(&[][..], ActiveRun::calls).iter().filter(is_same).map(|call| call.id).collect();
         for same in same {
-            self.push(Body::CallEnded(CallEnded { call: same, attempt: 0, end: end.clone() }));
+            self.record(Body::CallEnded(CallEnded { call: same, attempt: 0, end: end.clone() }));
         }
-        self.push(Body::CallEnded(CallEnded { call, attempt, end }));
+        self.record(Body::CallEnded(CallEnded { call, attempt, end }));
         self.end_if_stopped();
     }
 
@@ -34,13 +35,13 @@ impl Draft {
         if current == Some(id) {
             self.wind_down(ended);
         } else if self.turn.queue.iter().any(|queued| queued.accepted.run == id) {
-            self.push(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Usage::default() }));
+            self.record(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Usage::default() }));
         }
     }
 
-    pub(super) fn check_time(&mut self) {
-        self.give_up_waiting();
-        let Some(run) = self.run().filter(|run| run.stopping.is_none()) else { return };
+    pub(super) fn on_timer(&mut self) {
+        self.expire_approvals();
+        let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let over = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
         if let Some((_, limit_ms, outcome)) = over {
             self.wind_down(Ended::because(outcome, Cause::Time { limit_ms }));
@@ -53,28 +54,30 @@ impl Draft {
     /// Brings the run to its end: what has not started never will, what has started is awaited.
     pub(super) fn wind_down(&mut self, ended: Ended) {
         let Some(run) = self.run() else { return };
-        if run.stopping.is_some() {
+        if run.planned_end.is_some() {
             return;
         }
         self.cancel_summary();
         let Some(run) = self.run() else { return };
         let id = run.id;
-        let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
+        let waiting = |call: &&ActiveToolCall| {
+            matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
+        };
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
-        let asking = run.asking().map(|started| (started.call, started.attempt));
+        let asking = run.model_started().map(|started| (started.call, started.attempt));
         // Started in this very draft: nothing has been done yet, and nothing will be.
-        let here = |call: &&Call| matches!(&call.state, CallState::Started(s, _) if self.started_here(s.call, s.attempt) && !call.delegates());
+        let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.call, s.attempt) && !call.delegates());
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
-        let doubtful = run.doubtful();
-        let is_at_rest = run.open_calls() == 0 && !run.has_live();
+        let doubtful = run.in_doubt_calls();
+        let is_at_rest = run.open_calls() == 0 && !run.has_live_subagents();
         if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && asking.is_none() {
             return self.end_run(ended);
         }
-        self.push(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
+        self.record(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
         self.stop_subagents();
         if let Some((call, attempt)) = asking {
-            let failure = self.given_up((call, attempt), "the run was stopped");
-            self.push(Body::ModelFailed(ModelFailed {
+            let failure = self.cancelled_failure((call, attempt), "the run was stopped");
+            self.record(Body::ModelFailed(ModelFailed {
                 call,
                 attempt,
                 failure,
@@ -85,25 +88,25 @@ impl Draft {
         for call in unstarted.into_iter().chain(revoked) {
             let hint = format!("the run ends: {ended}");
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
-            self.end_call(call, self.attempt(call), end);
+            self.end_call(call, self.started_attempt(call), end);
         }
         for doubtful in doubtful {
-            self.stay_in_doubt(&doubtful, None);
+            self.end_in_doubt(&doubtful, None);
         }
         self.end_if_stopped();
     }
 
     /// How an attempt of a model call ends that nobody wants any more: one that starts in this very draft was never made, and
     /// costs nothing.
-    pub(super) fn given_up(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
-        let is_here = self.started_here(call, attempt);
+    pub(super) fn cancelled_failure(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
+        let is_here = self.is_started_here(call, attempt);
         Failure::new(if is_here { FailureClass::NotMade } else { FailureClass::Cancelled }, why)
     }
 
     pub(super) fn end_if_stopped(&mut self) {
         let Some(run) = self.run() else { return };
-        let open = run.calls().iter().any(|call| !matches!(call.state, CallState::Ended(_)));
-        if let (Some(ended), false) = (&run.stopping, open || run.has_live()) {
+        let open = run.calls().iter().any(|call| !matches!(call.state, ToolCallState::Ended(_)));
+        if let (Some(ended), false) = (&run.planned_end, open || run.has_live_subagents()) {
             let ended = ended.clone();
             self.end_run(ended);
         }
@@ -111,29 +114,34 @@ impl Draft {
 
     /// Writes the terminal record of the run under way; but not before its subagents have ended.
     pub(super) fn end_run(&mut self, ended: Ended) {
-        if self.run().is_some_and(Run::has_live) {
+        if self.run().is_some_and(ActiveRun::has_live_subagents) {
             return self.wind_down(ended);
         }
         self.cancel_summary();
         if let Some(run) = self.run() {
-            let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.made(), run.usage);
-            self.push(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
+            let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.iterations(), run.usage);
+            self.record(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
             self.follow_up(&spec, &ended);
         }
     }
 
     /// The attempt of a tool call that was started, 0 if none was.
-    fn attempt(&self, call: CallId) -> u32 {
+    fn started_attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
-            Some(CallState::Started(started, _)) => started.attempt,
-            Some(CallState::Parked(doubtful)) => doubtful.attempt,
-            Some(CallState::Proposed | CallState::Admitted(_) | CallState::Same(_) | CallState::Ended(_))
+            Some(ToolCallState::Started(started, _)) => started.attempt,
+            Some(ToolCallState::Parked(doubtful)) => doubtful.attempt,
+            Some(
+                ToolCallState::Proposed
+                | ToolCallState::Admitted(_)
+                | ToolCallState::SameAs(_)
+                | ToolCallState::Ended(_),
+            )
             | None => 0,
         }
     }
 
     /// Whether this attempt of a call starts in this draft, so that it is certain that nothing was done.
-    pub(super) fn started_here(&self, call: CallId, attempt: u32) -> bool {
+    pub(super) fn is_started_here(&self, call: CallId, attempt: u32) -> bool {
         self.decision.records.iter().any(|record| match &record.body {
             Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
             Body::SummaryStarted(started) => (started.asked.call, started.asked.attempt) == (call, attempt),

@@ -32,9 +32,9 @@ pub(crate) enum Input {
     /// A permit that was wanted is there.
     Permitted { call: CallId, attempt: Attempt },
     /// The model answered what was started so; `plans` has one entry for each call of the answer.
-    Answered { started: Arc<ModelStarted>, answer: Arc<Answer>, plans: Arc<[Plan]> },
+    Answered { started: Arc<ModelStarted>, answer: Arc<Answer>, admissions: Arc<[CallAdmission]> },
     /// An attempt of a model call failed.
-    ModelFailed { call: CallId, attempt: Attempt, failure: Box<Failure>, outlook: Outlook },
+    ModelFailed { call: CallId, attempt: Attempt, failure: Box<Failure>, failover: FailoverOptions },
     /// A tool call ended.
     ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
     /// The task of a call ended without a word; or nobody knows what became of what an earlier incarnation had started.
@@ -52,36 +52,36 @@ pub(crate) enum Input {
     /// A subagent has ended.
     ChildEnded(Arc<ChildEnded>),
     /// What a row of the inbox says: taken in, it is deleted, whatever comes of it.
-    FromInbox { row: u64, says: Box<Input> },
+    FromInbox { row: u64, input: Box<Input> },
     /// A row of the inbox that says nothing any more.
-    Nothing,
+    EmptyInboxRow,
     /// A time that was waited for has come; which one, `now` tells.
-    Woke,
+    TimerFired,
     /// What was decided did not fit the budget: decide again without it.
-    Refused(NoAllowance),
+    BudgetRefused(NoAllowance),
 }
 
 /// What the gates say when an attempt has failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Outlook {
+pub(crate) struct FailoverOptions {
     /// How each link of the chain stands; one that is not here is not known to be closed.
     pub(crate) links: Vec<Standing>,
     /// Whether the model that failed can be asked in another way.
-    pub(crate) otherwise: Otherwise,
+    pub(crate) recovery: Otherwise,
 }
 
 /// What the executor says of a call that the model asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum CallAdmission {
     /// It may run.
     Admit { tool: Arc<str>, intent: Intent, arguments: Hash },
     /// It may not; the model reads why.
-    Refuse { fault: Fault, end: CallEnd },
+    Reject { rejection: CallRejection, end: CallEnd },
 }
 
 /// Why a call may not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum CallRejection {
     /// There is no such tool.
     UnknownTool,
     /// Its arguments are no JSON.
@@ -92,45 +92,45 @@ pub(crate) enum Fault {
 
 /// Something that ought to be in flight. Its identity is all of it: the shell starts what it has not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Effect {
+pub(crate) enum DueAction {
     /// Make this attempt of the model call.
-    Ask { call: CallId, attempt: Attempt },
+    CallModel { call: CallId, attempt: Attempt },
     /// Make this attempt of the tool call; if an earlier incarnation has started it, find out what became of it.
-    Run { call: CallId, attempt: Attempt },
+    RunTool { call: CallId, attempt: Attempt },
     /// Bring this attempt of the tool call to its end, whoever has started it.
-    End { call: CallId, attempt: Attempt },
+    EndTool { call: CallId, attempt: Attempt },
     /// Wait for what the call needs before it may start: a lease (n = 0) or a permit.
-    Seek { call: CallId, attempt: Attempt },
+    Acquire { call: CallId, attempt: Attempt },
     /// See to it that this subagent is at work, or `ends` because it was told to: its end is heard from the inbox.
-    Await { call: CallId, n: u32, ends: bool },
+    AwaitSubagent { call: CallId, n: u32, ends: bool },
     /// Wake up at this time of the wall clock.
     WakeAt(Timestamp),
     /// Wake up when the session has been alive so long, in milliseconds.
     WakeAtActive(u64),
 }
 
-impl Effect {
+impl DueAction {
     /// What brings a tool call that this makes to its end.
-    pub(crate) const fn ended(&self) -> Option<Self> {
+    pub(crate) const fn end_action(&self) -> Option<Self> {
         match *self {
-            Self::Run { call, attempt } => Some(Self::End { call, attempt }),
-            Self::Ask { .. }
-            | Self::End { .. }
-            | Self::Seek { .. }
-            | Self::Await { .. }
+            Self::RunTool { call, attempt } => Some(Self::EndTool { call, attempt }),
+            Self::CallModel { .. }
+            | Self::EndTool { .. }
+            | Self::Acquire { .. }
+            | Self::AwaitSubagent { .. }
             | Self::WakeAt(_)
             | Self::WakeAtActive(_) => None,
         }
     }
 
     /// The call and the attempt that it wants something for.
-    pub(crate) const fn sought(&self) -> Option<(CallId, Attempt)> {
+    pub(crate) const fn acquires(&self) -> Option<(CallId, Attempt)> {
         match *self {
-            Self::Seek { call, attempt } => Some((call, attempt)),
-            Self::Ask { .. }
-            | Self::Run { .. }
-            | Self::End { .. }
-            | Self::Await { .. }
+            Self::Acquire { call, attempt } => Some((call, attempt)),
+            Self::CallModel { .. }
+            | Self::RunTool { .. }
+            | Self::EndTool { .. }
+            | Self::AwaitSubagent { .. }
             | Self::WakeAt(_)
             | Self::WakeAtActive(_) => None,
         }
@@ -138,25 +138,25 @@ impl Effect {
 
     /// Whether something is brought to its end.
     pub(crate) const fn is_end(&self) -> bool {
-        matches!(self, Self::End { .. } | Self::Await { ends: true, .. })
+        matches!(self, Self::EndTool { .. } | Self::AwaitSubagent { ends: true, .. })
     }
 
     /// Whether it is only a time to wake up.
     pub(crate) const fn is_timer(&self) -> bool {
         match self {
             Self::WakeAt(_) | Self::WakeAtActive(_) => true,
-            Self::Ask { .. }
-            | Self::Run { .. }
-            | Self::End { .. }
-            | Self::Seek { .. }
-            | Self::Await { .. } => false,
+            Self::CallModel { .. }
+            | Self::RunTool { .. }
+            | Self::EndTool { .. }
+            | Self::Acquire { .. }
+            | Self::AwaitSubagent { .. } => false,
         }
     }
 }
 
 /// Something that would let the draft go on at once, if it is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum GrantRequest {
     /// A lease for a model call.
     Lease { call: CallId, attempt: Attempt },
     /// A permit for a tool call.

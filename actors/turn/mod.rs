@@ -3,49 +3,49 @@
 //! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
 //! of its records, so recovery is no separate path: after a crash the same records give the same `due`.
 
+mod active_run;
 mod answer;
-mod asking;
+mod answer_recovery;
 mod compaction;
+mod decision;
 mod delegate;
-mod doubt;
-mod draft;
 mod ending;
-mod failing;
+mod estimates;
 mod fold;
-mod grace;
+mod grace_call;
 mod history;
+mod history_repair;
+mod in_doubt;
 mod input;
-mod ladder;
-mod learned;
-mod limits;
-mod notice;
+mod ledger_and_index;
+mod model_call;
+mod model_failure;
+mod model_observations;
 mod recovery;
 mod reopen;
-mod repair;
-mod rows;
-mod run;
 mod steer;
 mod subagents;
 mod summary;
 mod todo;
-mod waits;
+mod unsynced_writes;
+mod wait_report;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-pub(crate) use delegate::{Ground, ONE_CHILD};
-pub(crate) use draft::{Decision, Draft};
-pub(crate) use history::Cursor;
-pub(crate) use input::{Effect, Fault, Input, Outlook, Plan, Want};
-pub(crate) use ladder::Postscript;
-pub(crate) use recovery::{Dormant, Standing};
-pub use reopen::NotRaised;
-pub(crate) use repair::repair;
+pub(crate) use answer_recovery::TransientPrompt;
+pub(crate) use decision::{Decision, DecisionBuilder};
+pub(crate) use delegate::{DelegationMode, ONE_CHILD};
+pub(crate) use history::RenderCursor;
+pub(crate) use history_repair::repair;
+pub(crate) use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantRequest, Input};
+pub(crate) use recovery::{CrashPoint, ReplayedSession};
+pub use reopen::RaiseError;
 pub(crate) use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest};
-pub(crate) use waits::Bounds;
-pub use waits::Waits;
+pub(crate) use wait_report::TaskDeadlines;
+pub use wait_report::WaitTracker;
 
 use crate::{
     model::{
@@ -55,8 +55,8 @@ use crate::{
     policy::Candidate,
     port::ArtifactHashes,
     turn::{
+        active_run::{CurrentRun, LoopState},
         history::History,
-        run::{Phase, Step},
     },
 };
 
@@ -64,7 +64,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
     session: SessionId,
-    head: Arc<Head>,
+    header: Arc<SessionHeader>,
     incarnation: Incarnation,
     boot: Arc<str>,
     last: Seq,
@@ -75,26 +75,26 @@ pub(crate) struct Turn {
     /// What the last run has summarised and its view has not shown: the next run goes on with it.
     unused_summary: Option<compaction::PrefixSummary>,
     /// What was found out about the models that were asked.
-    learned: imbl::Vector<learned::Learned>,
+    observations: imbl::Vector<model_observations::ModelObservation>,
     /// What its model means to do.
     todo: Arc<TodoList>,
     /// What is recorded of the artifacts of this session.
     artifacts: ArtifactHashes,
     /// All runs that were ever accepted here.
     accepted: imbl::OrdSet<RunId>,
-    queue: imbl::Vector<Arc<run::Queued>>,
+    queue: imbl::Vector<Arc<active_run::QueuedRun>>,
     steering: steer::Steering,
-    unwritten: notice::Unwritten,
+    unsynced_writes: unsynced_writes::UnsyncedWrites,
     /// What the last request began with.
-    prefix: Option<Prefix>,
-    phase: Phase,
+    prefix: Option<RequestPrefix>,
+    current: CurrentRun,
     /// The last run, as it stood at its end for want of budget, until another is accepted.
-    reopenable: Option<Box<run::Run>>,
+    reopenable: Option<Box<active_run::ActiveRun>>,
 }
 
 /// What decides how a request begins.
 #[derive(Debug, Clone)]
-struct Prefix {
+struct RequestPrefix {
     model: ModelRef,
     spec: Arc<RunSpec>,
     offers_tools: bool,
@@ -102,7 +102,7 @@ struct Prefix {
 
 /// What does not change in a session's life.
 #[derive(Debug)]
-struct Head {
+struct SessionHeader {
     prompt: Arc<str>,
 }
 
@@ -117,7 +117,7 @@ impl Turn {
         let nothing: Arc<str> = "".into();
         Self {
             session,
-            head: Arc::new(Head { prompt: Arc::clone(&nothing) }),
+            header: Arc::new(SessionHeader { prompt: Arc::clone(&nothing) }),
             incarnation: Incarnation::default(),
             boot: nothing,
             last: 0,
@@ -125,15 +125,15 @@ impl Turn {
             history: History::default(),
             summary: None,
             unused_summary: None,
-            learned: imbl::Vector::new(),
+            observations: imbl::Vector::new(),
             todo: Arc::default(),
             artifacts: ArtifactHashes::default(),
             accepted: imbl::OrdSet::new(),
             queue: imbl::Vector::new(),
             steering: steer::Steering::default(),
-            unwritten: notice::Unwritten::default(),
+            unsynced_writes: unsynced_writes::UnsyncedWrites::default(),
             prefix: None,
-            phase: Phase::Idle,
+            current: CurrentRun::Idle,
             reopenable: None,
         }
     }
@@ -141,14 +141,14 @@ impl Turn {
     /// What happened, as records; the inputs are folded one after the other into a private draft.
     #[cfg(test)]
     pub(crate) fn decide(&self, now: Now, inputs: &[Input]) -> Vec<Arc<Record>> {
-        let mut draft = self.draft(now);
-        inputs.iter().for_each(|input| draft.feed(input));
+        let mut draft = self.start_decision(now);
+        inputs.iter().for_each(|input| draft.apply_input(input));
         draft.finish().records
     }
 
     /// Begins a decision.
-    pub(crate) fn draft(&self, now: Now) -> Draft {
-        Draft::new(self.clone(), now)
+    pub(crate) fn start_decision(&self, now: Now) -> DecisionBuilder {
+        DecisionBuilder::new(self.clone(), now)
     }
 
     /// The only way to change a session's state. Cannot fail and does not decide.
@@ -157,59 +157,60 @@ impl Turn {
     }
 
     /// The last record's sequence.
-    pub(crate) const fn last(&self) -> Seq {
+    pub(crate) const fn last_seq(&self) -> Seq {
         self.last
     }
 
     /// The run under way.
     pub(crate) fn current(&self) -> Option<(RunId, &Arc<RunSpec>)> {
-        match &self.phase {
-            Phase::Idle => None,
-            Phase::Running(run) => Some((run.id, &run.spec)),
+        match &self.current {
+            CurrentRun::Idle => None,
+            CurrentRun::Running(run) => Some((run.id, &run.spec)),
         }
     }
 
     /// Whether a run has not ended.
     pub(crate) fn has_work(&self) -> bool {
-        !matches!(self.phase, Phase::Idle) || !self.queue.is_empty()
+        !matches!(self.current, CurrentRun::Idle) || !self.queue.is_empty()
     }
 
     /// Whether the run under way only waits for its calls to end.
     pub(crate) fn is_stopping(&self) -> bool {
-        matches!(&self.phase, Phase::Running(run) if run.stopping.is_some())
+        matches!(&self.current, CurrentRun::Running(run) if run.planned_end.is_some())
     }
 
     /// The models that this call, which is wanted, may still ask.
     pub(crate) fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
-        if call.is_summary() { self.summarisers() } else { self.candidates() }
+        if call.is_summary() { self.summary_candidates() } else { self.candidates() }
     }
 
     /// The models that the call under way may still ask, in the chain's order; `None` if there is none under way. Where
     /// money is limited, none is asked that nobody can price.
     pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
-        let Phase::Running(run) = &self.phase else { return None };
-        match &run.step {
-            Step::Asking(asking) => {
-                let tokens = |model: &ModelRef| limits::tokens(run, self, (asking.attempt, model));
+        let CurrentRun::Running(run) = &self.current else { return None };
+        match &run.state {
+            LoopState::CallingModel(asking) => {
+                let tokens =
+                    |model: &ModelRef| estimates::tokens_to_reserve(run, self, (asking.attempt, model));
                 let mut candidates = asking.candidates(&run.spec.chain, tokens);
-                candidates.retain(|link| limits::unpriced_above(run, self, &link.model).is_none());
+                candidates.retain(|link| estimates::unpriced_above(run, self, &link.model).is_none());
                 Some(candidates)
             }
-            Step::Acting(_) | Step::Said(_) => None,
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
         }
     }
 
     /// The system prompt of the run under way, with the run's own system message as its last layer.
-    pub(crate) fn system(&self) -> String {
+    pub(crate) fn system_prompt(&self) -> String {
         let own = self.current().and_then(|(_, spec)| spec.system.as_deref());
         match own {
-            Some(own) => format!("{}\n\n{own}", self.head.prompt),
-            None => self.head.prompt.to_string(),
+            Some(own) => format!("{}\n\n{own}", self.header.prompt),
+            None => self.header.prompt.to_string(),
         }
     }
 
     /// Renders the messages of the view from `from` on. Their roles alternate as every provider demands.
-    pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
+    pub(crate) fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
         self.history.render(from)
     }
 
@@ -219,8 +220,8 @@ impl Turn {
     }
 
     /// The bytes of the system prompt of a run.
-    fn system_bytes(&self, run: &run::Run) -> usize {
-        self.head.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
+    fn system_bytes(&self, run: &active_run::ActiveRun) -> usize {
+        self.header.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
     }
 
     /// Why a request to `model` would not begin as the last one did; `None` if it would.
@@ -243,26 +244,26 @@ impl Turn {
     }
 
     /// The model call under way, if its start is durable.
-    pub(crate) fn asking(&self) -> Option<&Arc<ModelStarted>> {
-        match &self.phase {
-            Phase::Idle => None,
-            Phase::Running(run) => run.asking(),
+    pub(crate) fn model_started(&self) -> Option<&Arc<ModelStarted>> {
+        match &self.current {
+            CurrentRun::Idle => None,
+            CurrentRun::Running(run) => run.model_started(),
         }
     }
 
     /// The attempt of this call that is started: of the model call or of one for a summary.
     #[cfg(test)]
     pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        match &self.phase {
-            Phase::Idle => None,
-            Phase::Running(run) => run.started_of(call),
+        match &self.current {
+            CurrentRun::Idle => None,
+            CurrentRun::Running(run) => run.started_of(call),
         }
     }
 
     /// The tool, the arguments and the spec of a call under way.
     pub(crate) fn tool_call(&self, id: CallId) -> Option<(Arc<str>, &str, &Arc<RunSpec>)> {
-        let Phase::Running(run) = &self.phase else { return None };
-        let Step::Acting(acting) = &run.step else { return None };
+        let CurrentRun::Running(run) = &self.current else { return None };
+        let LoopState::RunningTools(acting) = &run.state else { return None };
         let mut calls = acting.calls.iter().zip(&acting.answer.calls);
         let (call, asked) = calls.find(|(call, _)| call.id == id)?;
         Some((Arc::clone(&call.tool), &asked.arguments, &run.spec))
@@ -270,20 +271,20 @@ impl Turn {
 }
 
 /// The questions that wait for a person after these records of a session, and since when.
-pub(crate) fn questions<'a>(
+pub(crate) fn open_approvals<'a>(
     session: SessionId,
     records: impl Iterator<Item = &'a Record>,
 ) -> Vec<(ApprovalRequested, Timestamp)> {
     let mut turn = Turn::empty(session);
     records.for_each(|record| turn.fold(record));
-    turn.questions()
+    turn.open_approvals()
 }
 
 /// The messages that the records of one run render to: for telling, never for doing.
-pub(crate) fn retold<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Message> {
+pub(crate) fn render_run<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Message> {
     let mut turn = Turn::empty(session);
     // All that was said is told, and not what a model was still shown of it.
     let records = records.filter(|record| record.body.kind() != Kind::ContextCompacted);
     records.for_each(|record| turn.fold(record));
-    turn.render(Cursor::default()).0
+    turn.render(RenderCursor::default()).0
 }

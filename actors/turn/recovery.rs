@@ -1,4 +1,4 @@
-//! From a journal back to a turn. A replayed session is a [`Dormant`], which has no `due`: nothing is done before
+//! From a journal back to a turn. A replayed session is a [`ReplayedSession`], which has no `due`: nothing is done before
 //! `Revived` is decided and durable. Then the same `due` speaks as ever.
 
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use crate::{
         RunId, SessionId, SessionRevived,
     },
     turn::{
-        Input, Outlook, Turn,
-        asking::{Asked, Asking},
-        draft::Draft,
-        run::{Call, CallState, Phase, Step},
+        FailoverOptions, Input, Turn,
+        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        decision::DecisionBuilder,
+        model_call::{AttemptState, ModelCallState},
     },
 };
 
 /// The step of a run at which a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct CrashPoint {
     /// The run under way.
     pub(crate) run: RunId,
     iteration: u32,
-    acting: bool,
+    is_running_tools: bool,
 }
 
 /// A replayed session.
 #[derive(Debug)]
-pub(crate) struct Dormant(Turn);
+pub(crate) struct ReplayedSession(Turn);
 
-impl Dormant {
+impl ReplayedSession {
     /// A session of which nothing has been read yet.
     pub(crate) fn empty(session: SessionId) -> Self {
         Self(Turn::empty(session))
@@ -46,7 +46,7 @@ impl Dormant {
     }
 
     /// The last record's sequence.
-    pub(crate) const fn last(&self) -> u64 {
+    pub(crate) const fn last_seq(&self) -> u64 {
         self.0.last
     }
 
@@ -56,56 +56,58 @@ impl Dormant {
     }
 
     /// Where it stands; `None` if no run is under way.
-    pub(crate) fn standing(&self) -> Option<Standing> {
-        let Phase::Running(run) = &self.0.phase else { return None };
-        let acting = match &run.step {
-            Step::Asking(_) => false,
-            Step::Acting(_) | Step::Said(_) => true,
+    pub(crate) fn crash_point(&self) -> Option<CrashPoint> {
+        let CurrentRun::Running(run) = &self.0.current else { return None };
+        let acting = match &run.state {
+            LoopState::CallingModel(_) => false,
+            LoopState::RunningTools(_) | LoopState::Answered(_) => true,
         };
-        Some(Standing { run: run.id, iteration: run.iteration, acting })
+        Some(CrashPoint { run: run.id, iteration: run.iteration, is_running_tools: acting })
     }
 
     /// Decides its first input, `Opened` or `Revived`, and whatever came in meanwhile.
-    pub(crate) fn draft(&self, now: Now, first: &Input) -> Draft {
+    pub(crate) fn start_decision(&self, now: Now, first: &Input) -> DecisionBuilder {
         debug_assert!(matches!(first, Input::Opened { .. } | Input::Revived { .. }));
-        let mut draft = self.0.draft(now);
-        draft.feed(first);
+        let mut draft = self.0.start_decision(now);
+        draft.apply_input(first);
         draft
     }
 
     /// Wakes it with the records of its first decision, which are durable now.
-    pub(crate) fn awake(mut self, records: &[Durable<Arc<Record>>]) -> Turn {
+    pub(crate) fn into_turn(mut self, records: &[Durable<Arc<Record>>]) -> Turn {
         records.iter().for_each(|record| self.0.apply(record));
         self.0
     }
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// Takes the session up again: each open call gets its next attempt; but of one that must not be repeated silently it
     /// has to be found out what became of it. A question that has expired meanwhile is answered with this, so that nobody
     /// finds the run still parked.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
-        self.push(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
-        if let Some(started) = self.run().and_then(|run| run.compacting.asking.started()) {
+        self.record(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
+        if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {
             let (call, attempt) = (started.call, started.attempt);
             let failure =
                 Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            self.summary_failed((call, attempt), &failure);
+            self.on_summary_failure((call, attempt), &failure);
         }
         let Some(run) = self.run() else { return };
-        if let Step::Asking(Asking { state: Asked::Started(started), .. }) = &run.step {
+        if let LoopState::CallingModel(ModelCallState { state: AttemptState::Started(started), .. }) =
+            &run.state
+        {
             let (call, attempt) = (started.call, started.attempt);
             let failure =
                 Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            return self.model_failed((call, attempt), &failure, &Outlook::default());
+            return self.on_model_failure((call, attempt), &failure, &FailoverOptions::default());
         }
-        let open: Vec<(CallId, CallState)> =
+        let open: Vec<(CallId, ToolCallState)> =
             run.calls().iter().map(|call| (call.id, call.state.clone())).collect();
         for (call, state) in open {
             match state {
-                CallState::Started(..) if self.call(call).is_some_and(Call::is_once) => {}
-                CallState::Started(started, _) => self.interrupted(call, started.attempt),
-                CallState::Proposed => {
+                ToolCallState::Started(..) if self.call(call).is_some_and(ActiveToolCall::is_once) => {}
+                ToolCallState::Started(started, _) => self.on_interrupted(call, started.attempt),
+                ToolCallState::Proposed => {
                     let end = CallEnd::error(
                         CallStatus::NotStarted,
                         "not started",
@@ -114,10 +116,13 @@ impl Draft {
                     );
                     self.end_call(call, 0, end);
                 }
-                CallState::Admitted(_) | CallState::Parked(_) | CallState::Same(_) | CallState::Ended(_) => {}
+                ToolCallState::Admitted(_)
+                | ToolCallState::Parked(_)
+                | ToolCallState::SameAs(_)
+                | ToolCallState::Ended(_) => {}
             }
         }
-        self.give_up_waiting();
+        self.expire_approvals();
         self.end_if_stopped();
     }
 }

@@ -10,17 +10,17 @@ use crate::{
     },
     turn::{
         Turn,
-        asking::Asking,
-        draft::Draft,
-        ladder::Ladder,
-        run::{Phase, Queued, Run, Step},
-        steer::fenced,
+        active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
+        answer_recovery::AnswerRecovery,
+        decision::DecisionBuilder,
+        model_call::ModelCallState,
+        steer::delimited,
     },
 };
 
 /// Why the limits of a run are not raised.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotRaised {
+pub enum RaiseError {
     /// It is being stopped, or has used up its budget and waits for its calls.
     #[error("it is about to end; add to its budget when it has")]
     Ending,
@@ -29,10 +29,10 @@ pub enum NotRaised {
     Ended(Box<Ended>),
     /// Another run was accepted in its session behind it.
     #[error("its conversation has gone on since it ended; continue that with a new run")]
-    GoneOn,
+    Superseded,
     /// Whoever delegated it has its result.
     #[error("its parent has its result already; add to the budget of the parent")]
-    Taken,
+    ResultDelivered,
     /// It has no limit in anything that was named.
     #[error("it has no limit in what was named; name one that it has: {0}")]
     NoLimit(String),
@@ -45,7 +45,7 @@ pub enum NotRaised {
 
 impl Turn {
     /// A run is over: keeps what it needs to go on, if it may. `stood` is its state at its end.
-    pub(super) fn keep(&mut self, mut stood: Box<Run>, ended: &RunEnded, now: Now) {
+    pub(super) fn retain_reopenable(&mut self, mut stood: Box<ActiveRun>, ended: &RunEnded, now: Now) {
         self.reopenable = None;
         if ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty() {
             stood.end_pause(now);
@@ -56,59 +56,61 @@ impl Turn {
     }
 
     /// The limits of a run that has not ended are raised.
-    pub(super) fn raised(&mut self, raised: &BudgetRaised) {
-        match &mut self.phase {
-            Phase::Running(run) if run.id == raised.run => run.spec = with(&run.spec, &raised.by),
-            Phase::Running(_) | Phase::Idle => {
+    pub(super) fn fold_budget_raised(&mut self, raised: &BudgetRaised) {
+        match &mut self.current {
+            CurrentRun::Running(run) if run.id == raised.run => {
+                run.spec = raise_limits(&run.spec, &raised.by)
+            }
+            CurrentRun::Running(_) | CurrentRun::Idle => {
                 let queued = self.queue.iter_mut().find(|queued| queued.accepted.run == raised.run);
                 if let Some(queued) = queued {
-                    let Queued { accepted, at, seq } = &**queued;
+                    let QueuedRun { accepted, at, seq } = &**queued;
                     let mut accepted = accepted.clone();
-                    accepted.spec = with(&accepted.spec, &raised.by);
-                    *queued = Arc::new(Queued { accepted, at: *at, seq: *seq });
+                    accepted.spec = raise_limits(&accepted.spec, &raised.by);
+                    *queued = Arc::new(QueuedRun { accepted, at: *at, seq: *seq });
                 }
             }
         }
     }
 
     /// The last run goes on.
-    pub(super) fn reopened(&mut self, reopened: &RunReopened) {
+    pub(super) fn fold_run_reopened(&mut self, reopened: &RunReopened) {
         let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
-        run.spec = with(&run.spec, &reopened.by);
+        run.spec = raise_limits(&run.spec, &reopened.by);
         run.leg = reopened.leg;
-        let is_used = !matches!(&run.step, Step::Asking(Asking { since: None, .. }));
-        if !run.has_shown() {
-            run.unshown = run.unshown.or_else(|| self.history.last_part());
+        let is_used = !matches!(&run.state, LoopState::CallingModel(ModelCallState { since: None, .. }));
+        if !run.has_sent_view() {
+            run.unseen_from = run.unseen_from.or_else(|| self.history.last_step_position());
         }
-        run.not_iterations += u32::from(is_used && run.is_in_grace());
+        run.skipped_numbers += u32::from(is_used && run.is_in_grace());
         run.iteration += u32::from(is_used);
-        run.ladder = Ladder::default();
-        run.stopping = None;
+        run.answer_recovery = AnswerRecovery::default();
+        run.planned_end = None;
         run.exhausted = None;
-        run.step = Step::Asking(run.next_call());
-        self.phase = Phase::Running(run);
-        self.history.begin(go_on(&reopened.by));
-        for message in self.messages_at_begin() {
-            self.history.note(&fenced(&message));
+        run.state = LoopState::CallingModel(run.next_call());
+        self.current = CurrentRun::Running(run);
+        self.history.start_round(resume_prompt(&reopened.by));
+        for message in self.messages_at_start() {
+            self.history.add_note(&delimited(&message));
         }
         self.show_results();
-        self.show_note();
+        self.show_unsynced_note();
     }
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// Raises the limits of a run, or reopens it.
     pub(super) fn raise(&mut self, run: RunId, by: &Raised) {
-        let Ok((leg, by)) = self.raising(run, by) else { return };
-        self.push(match leg {
+        let Ok((leg, by)) = self.check_raise(run, by) else { return };
+        self.record(match leg {
             Some(leg) => Body::RunReopened(RunReopened { run, leg, by }),
             None => Body::BudgetRaised(BudgetRaised { run, by }),
         });
     }
 
     /// Whether the limits of a run could be raised now.
-    pub(crate) fn can_raise(&self, run: RunId, by: &Raised) -> Result<(), NotRaised> {
-        self.raising(run, by).map(drop)
+    pub(crate) fn can_raise(&self, run: RunId, by: &Raised) -> Result<(), RaiseError> {
+        self.check_raise(run, by).map(drop)
     }
 
     /// Whether this raises limits. What did not fit before may fit when that is durable, and is asked for again then.
@@ -118,29 +120,29 @@ impl Draft {
     }
 
     /// The leg that begins, if the run has ended, and by how much limits that there are would be raised.
-    fn raising(&self, id: RunId, by: &Raised) -> Result<(Option<u32>, Raised), NotRaised> {
+    fn check_raise(&self, id: RunId, by: &Raised) -> Result<(Option<u32>, Raised), RaiseError> {
         let Turn { queue, reopenable, .. } = &self.turn;
-        let of = |run: &&Run| run.id == id;
+        let of = |run: &&ActiveRun| run.id == id;
         let (limits, leg) = if let Some(run) = self.run().filter(of) {
-            if run.stopping.is_some() || run.exhausted.is_some() {
-                return Err(NotRaised::Ending);
+            if run.planned_end.is_some() || run.exhausted.is_some() {
+                return Err(RaiseError::Ending);
             }
             (&run.spec.limits, None)
         } else if let Some(queued) = queue.iter().find(|queued| queued.accepted.run == id) {
             (&queued.accepted.spec.limits, None)
         } else {
-            let run = reopenable.as_deref().filter(of).ok_or(NotRaised::GoneOn)?;
+            let run = reopenable.as_deref().filter(of).ok_or(RaiseError::Superseded)?;
             if run.parent.is_some() {
-                return Err(NotRaised::Taken);
+                return Err(RaiseError::ResultDelivered);
             }
             (&run.spec.limits, Some(run.leg + 1))
         };
-        Ok((leg, limited(by, limits)?))
+        Ok((leg, restrict_to_limits(by, limits)?))
     }
 }
 
 /// What of it raises a limit that there is.
-fn limited(by: &Raised, limits: &Limits) -> Result<Raised, NotRaised> {
+fn restrict_to_limits(by: &Raised, limits: &Limits) -> Result<Raised, RaiseError> {
     let mut limited = Raised::default();
     for dimension in Dimension::ALL {
         let more = by.budget.get(dimension).filter(|more| *more > 0);
@@ -154,13 +156,13 @@ fn limited(by: &Raised, limits: &Limits) -> Result<Raised, NotRaised> {
         let wall = limits.wall_ms.map(|_| "wall");
         let has: Vec<&str> = has.map(Dimension::name).chain(wall).collect();
         let has = if has.is_empty() { "it has none at all".to_owned() } else { has.join(", ") };
-        return Err(NotRaised::NoLimit(has));
+        return Err(RaiseError::NoLimit(has));
     }
     Ok(limited)
 }
 
 /// The spec with these limits raised.
-fn with(spec: &Arc<RunSpec>, by: &Raised) -> Arc<RunSpec> {
+fn raise_limits(spec: &Arc<RunSpec>, by: &Raised) -> Arc<RunSpec> {
     let mut raised = RunSpec::clone(spec);
     let limits = &mut raised.limits;
     for dimension in Dimension::ALL {
@@ -173,7 +175,7 @@ fn with(spec: &Arc<RunSpec>, by: &Raised) -> Arc<RunSpec> {
 }
 
 /// What the model reads when it goes on.
-fn go_on(by: &Raised) -> Arc<str> {
+fn resume_prompt(by: &Raised) -> Arc<str> {
     format!(
         "{FROM_RUNTIME}the budget of this task was raised by {by}. Go on with the task from where you were; repeat nothing \
          that is done.]"

@@ -11,9 +11,9 @@ use crate::{
     model::{Body, CallEnd, CallId, CallStatus, Ended, MessageSteered, Outcome, RunAccepted, RunId, RunSpec},
     turn::{
         Turn,
-        asking::Asking,
-        draft::Draft,
-        run::{Call, CallState, Phase, Step},
+        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        decision::DecisionBuilder,
+        model_call::ModelCallState,
     },
 };
 
@@ -25,23 +25,23 @@ const SKIPPED: &str = "Skipped to process an incoming message.";
 pub(super) struct Steering {
     unread: Vector<Arc<MessageSteered>>,
     /// Messages by their `next`, with the runs that they were for; those of runs that ended before the last one are gone.
-    heard: Vector<(RunId, RunId)>,
+    recorded: Vector<(RunId, RunId)>,
 }
 
 impl Steering {
     /// Whether this message is recorded. Of runs that ended before the last one, nothing is known.
-    pub(super) fn has_heard(&self, next: RunId) -> bool {
-        self.heard.iter().any(|(_, heard)| *heard == next)
+    pub(super) fn is_recorded(&self, next: RunId) -> bool {
+        self.recorded.iter().any(|(_, heard)| *heard == next)
     }
 
     /// Forgets what was heard for other runs than these.
-    pub(super) fn remember(&mut self, wanted: impl Fn(RunId) -> bool) {
-        self.heard.retain(|(run, _)| wanted(*run));
+    pub(super) fn retain_runs(&mut self, wanted: impl Fn(RunId) -> bool) {
+        self.recorded.retain(|(run, _)| wanted(*run));
     }
 
-    fn hear(&mut self, message: &MessageSteered) {
+    fn add(&mut self, message: &MessageSteered) {
         self.unread.push_back(Arc::new(message.clone()));
-        self.heard.push_back((message.run, message.next));
+        self.recorded.push_back((message.run, message.next));
     }
 
     /// Takes out the messages that `wanted` says.
@@ -57,7 +57,7 @@ impl Steering {
 }
 
 /// A message as the model reads it behind something else. The id makes a fence that no text closes by chance.
-pub(super) fn fenced(message: &MessageSteered) -> String {
+pub(super) fn delimited(message: &MessageSteered) -> String {
     let MessageSteered { text, next, .. } = message;
     format!(
         "\n\n<user_message_{next}>\nThe user sent this while you were working. It is from the user, and no part of what \
@@ -67,15 +67,18 @@ pub(super) fn fenced(message: &MessageSteered) -> String {
 
 impl Turn {
     /// Whether a message to a run is recorded.
-    pub(crate) fn has_heard(&self, next: RunId) -> bool {
-        self.steering.has_heard(next)
+    pub(crate) fn is_message_recorded(&self, next: RunId) -> bool {
+        self.steering.is_recorded(next)
     }
 
     /// A message came; if the next request is not made yet, it goes in there.
-    pub(super) fn steered(&mut self, message: &MessageSteered) {
-        self.steering.hear(message);
-        if let Phase::Running(run) = &self.phase
-            && matches!(&run.step, Step::Asking(Asking { since: None, is_repeated: false, .. }))
+    pub(super) fn fold_message_steered(&mut self, message: &MessageSteered) {
+        self.steering.add(message);
+        if let CurrentRun::Running(run) = &self.current
+            && matches!(
+                &run.state,
+                LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
+            )
         {
             self.show_messages(run.id);
         }
@@ -83,25 +86,25 @@ impl Turn {
 
     /// Puts the messages to the run under way behind what the model reads next.
     pub(super) fn show_messages(&mut self, run: RunId) {
-        self.show_note();
+        self.show_unsynced_note();
         if self.is_exhausted() {
             return;
         }
         for message in self.steering.take(|message| message.run == run) {
-            self.history.note(&fenced(&message));
+            self.history.add_note(&delimited(&message));
         }
     }
 
     /// The messages that the run that begins now has to read: its own, and those of ended runs that nobody has read.
-    pub(super) fn messages_at_begin(&mut self) -> Vec<Arc<MessageSteered>> {
+    pub(super) fn messages_at_start(&mut self) -> Vec<Arc<MessageSteered>> {
         let queue = &self.queue;
         self.steering.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
     }
 
     /// A run is accepted; if it is what messages have become, they are its input.
-    pub(super) fn became(&mut self, accepted: &RunAccepted) {
+    pub(super) fn adopt_followup(&mut self, accepted: &RunAccepted) {
         if self.steering.is_unread(|message| message.next == accepted.run) {
-            self.messages_at_begin();
+            self.messages_at_start();
         }
     }
 
@@ -111,17 +114,17 @@ impl Turn {
     }
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// Records a message to a run, unless it has ended or is about to.
     pub(super) fn steer(&mut self, run: RunId, text: &Arc<str>, next: RunId) {
-        if self.turn.has_heard(next) {
+        if self.turn.is_message_recorded(next) {
             return;
         }
-        let current = self.run().is_some_and(|current| current.id == run && current.stopping.is_none());
+        let current = self.run().is_some_and(|current| current.id == run && current.planned_end.is_none());
         if !current && self.turn.queue.iter().all(|queued| queued.accepted.run != run) {
             return;
         }
-        self.push(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), next }));
+        self.record(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), next }));
         self.skip_for_messages();
     }
 
@@ -131,8 +134,9 @@ impl Draft {
         if !self.turn.steering.is_unread(|message| message.run == run.id) {
             return;
         }
-        let never_begun =
-            |call: &&Call| !call.begun && matches!(call.state, CallState::Proposed | CallState::Admitted(_));
+        let never_begun = |call: &&ActiveToolCall| {
+            !call.may_have_run && matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
+        };
         let skipped: Vec<CallId> = run.calls().iter().filter(never_begun).map(|call| call.id).collect();
         for call in skipped {
             let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
@@ -143,7 +147,7 @@ impl Draft {
     /// The run under way has ended. What came after its last step becomes a run of its own, if the run completed and
     /// none waits already; else the next run reads it in front of everything, whenever that is.
     pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &Ended) {
-        let idle = matches!(self.turn.phase, Phase::Idle);
+        let idle = matches!(self.turn.current, CurrentRun::Idle);
         // A subagent's conversation ends with its task: what comes after is heard by nobody.
         if !idle
             || ended.outcome != Outcome::Completed
@@ -156,7 +160,7 @@ impl Draft {
         let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
         let (run, input, spec) = (first.next, texts.join("\n\n").into(), Arc::clone(spec));
         let history = Arc::default();
-        self.push(Body::RunAccepted(Box::new(RunAccepted {
+        self.record(Body::RunAccepted(Box::new(RunAccepted {
             run,
             input,
             images: Arc::default(),

@@ -6,30 +6,31 @@ use crate::model::{Awaited, CallId, CallStarted, ChildEnded, RunId, Timestamp, W
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Subagents(BTreeMap<CallId, Begun>);
+pub(super) struct SubagentTracker(BTreeMap<CallId, SpawnedSubagents>);
 
 /// What a call has begun.
 #[derive(Debug)]
-struct Begun {
+struct SpawnedSubagents {
     at: Timestamp,
     /// Each run, and whether its end was heard.
     runs: BTreeMap<RunId, bool>,
 }
 
-impl Subagents {
+impl SubagentTracker {
     /// Takes in a start. A call that is started again names what it has begun before, whose ends still hold.
-    pub(super) fn begun(&mut self, started: &CallStarted, at: Timestamp) {
+    pub(super) fn on_call_started(&mut self, started: &CallStarted, at: Timestamp) {
         if started.children.is_empty() {
             return;
         }
-        let begun = self.0.entry(started.call).or_insert_with(|| Begun { at, runs: BTreeMap::new() });
+        let begun =
+            self.0.entry(started.call).or_insert_with(|| SpawnedSubagents { at, runs: BTreeMap::new() });
         for child in &*started.children {
             begun.runs.entry(child.run).or_insert(false);
         }
     }
 
     /// Takes in an end.
-    pub(super) fn ended(&mut self, ended: &ChildEnded) {
+    pub(super) fn on_subagent_ended(&mut self, ended: &ChildEnded) {
         let begun = self.0.get_mut(&ended.call);
         if let Some(heard) = begun.and_then(|begun| begun.runs.get_mut(&ended.child.run)) {
             *heard = true;
@@ -53,7 +54,7 @@ impl Subagents {
     }
 }
 
-impl Begun {
+impl SpawnedSubagents {
     fn wait(&self, call: CallId) -> Option<Wait> {
         let left = self.runs.values().filter(|heard| !**heard).count();
         let what = Awaited::Children { call, left: u32::try_from(left).unwrap_or(u32::MAX) };

@@ -12,8 +12,8 @@ use crate::{
     },
     turn::{
         Turn,
-        draft::Draft,
-        run::{Call, CallState},
+        active_run::{ActiveToolCall, ToolCallState},
+        decision::DecisionBuilder,
     },
 };
 
@@ -24,11 +24,12 @@ impl Turn {
     }
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// Answers the calls of `todo` that are admitted, in the order of the answer.
-    pub(super) fn keep_todo(&mut self) {
-        let is_ready = |call: &&Call| *call.tool == *TODO && matches!(call.state, CallState::Admitted(_));
-        while let Some(run) = self.run().filter(|run| run.stopping.is_none() && run.exhausted.is_none())
+    pub(super) fn answer_todo_calls(&mut self) {
+        let is_ready =
+            |call: &&ActiveToolCall| *call.tool == *TODO && matches!(call.state, ToolCallState::Admitted(_));
+        while let Some(run) = self.run().filter(|run| run.planned_end.is_none() && run.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
         {
             let end = self.change_todo(call).unwrap_or_else(|bad| {
@@ -48,7 +49,7 @@ impl Draft {
         let items = wish(&given)?.of(&self.turn.todo)?;
         let end = CallEnd::ok(told(&items));
         if items != self.turn.todo {
-            self.push(Body::TodoChanged(TodoChanged { call, items }));
+            self.record(Body::TodoChanged(TodoChanged { call, items }));
         }
         Ok(end)
     }

@@ -1,7 +1,7 @@
 //! What a store says of the budget of a run.
 
 use hermod_actors::{
-    Waits,
+    WaitTracker,
     model::{Account, AccountId, Body, RunRow},
 };
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ impl Reader {
             next = account.parent;
             accounts.push(Purse { id, account });
         }
-        let (mut waits, mut wall_ms, id) = (Waits::new(row.session), None, row.id);
+        let (mut waits, mut wall_ms, id) = (WaitTracker::new(row.session), None, row.id);
         self.records(row.session, 1, |(_, record)| {
             waits.take(&record);
             if let Body::RunAccepted(accepted) = &record.body

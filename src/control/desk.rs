@@ -244,7 +244,7 @@ impl Desk {
         let waits = self.reader.waits(row.session).await?;
         Ok(match self.vitals() {
             Some(vitals) => vitals.waits(row.session, row.id, &waits).await,
-            None => waits.at_rest(row.id, SystemClock::default().at()),
+            None => waits.waits_unowned(row.id, SystemClock::default().at()),
         })
     }
 

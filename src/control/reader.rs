@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
-    Bill, RunError, Waits,
+    Bill, RunError, WaitTracker,
     model::{
         Account, AccountId, Body, ModelRow, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId,
         SessionRow,
@@ -336,8 +336,8 @@ impl Reader {
     }
 
     /// What the runs of a session wait for.
-    pub async fn waits(&self, session: SessionId) -> Result<Waits, Fault> {
-        let mut waits = Waits::new(session);
+    pub async fn waits(&self, session: SessionId) -> Result<WaitTracker, Fault> {
+        let mut waits = WaitTracker::new(session);
         self.records(session, 1, |(_, record)| {
             waits.take(&record);
             Ok::<(), Fault>(())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hermod_actors::{
-    Vitals, Waits,
+    Vitals, WaitTracker,
     model::{Record, RunId, RunRow, RunState, Seq, SessionId, Wait},
     port::{Clock, Read},
 };
@@ -19,7 +19,7 @@ pub struct Forest(BTreeMap<SessionId, Seen>);
 #[derive(Debug)]
 struct Seen {
     next: Seq,
-    waits: Waits,
+    waits: WaitTracker,
     runs: BTreeMap<RunId, Told>,
     /// Whether this program can read it.
     is_readable: bool,
@@ -85,7 +85,7 @@ impl Forest {
 
 impl Seen {
     fn new(session: SessionId) -> Self {
-        Self { next: 1, waits: Waits::new(session), runs: BTreeMap::new(), is_readable: true }
+        Self { next: 1, waits: WaitTracker::new(session), runs: BTreeMap::new(), is_readable: true }
     }
 
     async fn read_on(&mut self, reader: &Reader, session: SessionId) -> Result<(), Fault> {
@@ -112,7 +112,7 @@ impl Seen {
     async fn waits(&self, run: &RunRow, vitals: Option<&Vitals>) -> Vec<Wait> {
         match vitals {
             Some(vitals) => vitals.waits(run.session, run.id, &self.waits).await,
-            None => self.waits.at_rest(run.id, SystemClock::default().at()),
+            None => self.waits.waits_unowned(run.id, SystemClock::default().at()),
         }
     }
 }

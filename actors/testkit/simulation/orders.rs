@@ -11,7 +11,7 @@ use super::{
     plan::{Event, RunPlan, Who},
 };
 use crate::{
-    Accepted, NotRaised, RunError,
+    Accepted, RaiseError, RunError,
     model::{CallId, Outcome, RunId, StopReason, Verdict},
     testkit::{
         Part, Strike,
@@ -165,7 +165,7 @@ impl Clients {
         match raised {
             Ok(()) => self.outside.lock().book.raised.push(run),
             // It may be on its way to disk: who waits for the run has to look again.
-            Err(RunError::NotRaised(_, NotRaised::Unknown)) => self.outside.lock().settles(),
+            Err(RunError::NotRaised(_, RaiseError::Unknown)) => self.outside.lock().settles(),
             Err(RunError::NotRaised(..)) => {}
             Err(error) => self.unless_terminated("raise", &error),
         }

@@ -5,50 +5,50 @@
 //! said that it is too long; all other attempts show what the first one has shown.
 
 mod fold;
+mod methods;
 mod need;
-mod rungs;
 
 use std::sync::Arc;
 
 use crate::{
     model::{CallId, Compression, Density, ModelRef, Place},
     turn::{
-        asking::{Asked, Asking},
-        run::{Run, Step},
+        active_run::{ActiveRun, LoopState},
+        model_call::{AttemptState, ModelCallState},
     },
 };
 
 /// Bytes of the first request of a conversation that stay when its round is gone.
-const FIRST: usize = 4_000;
+const MAX_FIRST_REQUEST_BYTES: usize = 4_000;
 
 /// What is being done about the view of a run.
 #[derive(Debug, Clone)]
-pub(super) struct Compacting {
+pub(super) struct CompactionState {
     /// The how-manieth compression of the run this is or will be, from 1.
     pub(super) nth: u32,
     /// The attempts at a summary.
-    pub(super) asking: Asking,
+    pub(super) call: ModelCallState,
     /// Up to where the attempt under way summarises.
-    pub(super) upto: Place,
+    pub(super) call_end: Place,
     /// Up to where the summary is to reach, once a call for it was started.
-    pub(super) aim: Option<Place>,
+    pub(super) target: Option<Place>,
     /// What was summarised so far. The view shows it from the trigger on.
     pub(super) summary: Option<PrefixSummary>,
     /// Unusable answers in a row of the link that is asked.
-    pub(super) unusable: u32,
+    pub(super) unusable_answers: u32,
     /// Whether nobody is asked for a summary any more.
     pub(super) given_up: bool,
     /// Whether nobody is before the run has to wait for it: ahead of that it has failed.
-    not_ahead: bool,
+    only_when_needed: bool,
     /// The bytes of the request behind the last compression, and their weight.
-    size: (usize, u64),
+    last_size: (usize, u64),
 }
 
 /// A summary of the oldest part of a conversation, which no request shows yet.
 #[derive(Debug, Clone)]
 pub(in crate::turn) struct PrefixSummary {
     /// The first place that it does not cover.
-    pub(in crate::turn) upto: Place,
+    pub(in crate::turn) end: Place,
     /// The summary.
     pub(in crate::turn) text: Arc<str>,
     /// The calls that made it.
@@ -57,7 +57,7 @@ pub(in crate::turn) struct PrefixSummary {
 
 /// What a view needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum CompactionNeed {
     /// Nothing.
     Nothing,
     /// A summary up to here, for when the trigger is reached.
@@ -67,50 +67,50 @@ pub(super) enum Need {
     /// To lose what is before here, without a summary: that is all that can go, and too little to be summarised.
     Drop(Place),
     /// It is too long, and nothing of it may go.
-    Hopeless,
+    Impossible,
 }
 
 /// How much fits, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct ContextBudget {
     /// Over this the view is compressed.
     pub(super) trigger: usize,
     /// Over this no request is made.
-    pub(super) most: usize,
+    pub(super) max_request: usize,
     /// What a summary may have, in tokens.
     pub(super) summary: u64,
     window: usize,
     density: Density,
 }
 
-impl Compacting {
-    const fn first(nth: u32, size: (usize, u64)) -> Self {
+impl CompactionState {
+    const fn new(nth: u32, last_size: (usize, u64)) -> Self {
         Self {
             nth,
-            asking: Asking::first(0),
-            upto: Place { round: 0, step: 0 },
-            aim: None,
+            call: ModelCallState::new(0),
+            call_end: Place { round: 0, step: 0 },
+            target: None,
             summary: None,
-            unusable: 0,
+            unusable_answers: 0,
             given_up: false,
-            not_ahead: false,
-            size,
+            only_when_needed: false,
+            last_size,
         }
     }
 
     /// The state at the begin of a run, with a summary that an earlier run of the session has paid for.
     pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
-        Self { summary, ..Self::first(1, (0, 0)) }
+        Self { summary, ..Self::new(1, (0, 0)) }
     }
 
     /// Whether leaving out long results may be enough: until a summary was asked for.
     const fn may_elide(&self) -> bool {
-        self.asking.since.is_none()
+        self.call.since.is_none()
     }
 
     /// Whether the view is larger by an eighth than the last compression has left it.
-    fn has_grown(&self, room: Room, size: usize) -> bool {
-        let (bytes, weight) = self.size;
+    fn has_grown(&self, room: ContextBudget, size: usize) -> bool {
+        let (bytes, weight) = self.last_size;
         // A view that was found to have more tokens has grown without another byte.
         let is_heavier = room.density.weight(size) > weight.saturating_add(weight / 8);
         size > bytes + bytes / 8 || is_heavier
@@ -118,11 +118,11 @@ impl Compacting {
 
     /// The summary, if it covers everything before `to`.
     pub(super) fn summary_to(&self, to: Place) -> Option<&PrefixSummary> {
-        self.summary.as_ref().filter(|summary| summary.upto >= to)
+        self.summary.as_ref().filter(|summary| summary.end >= to)
     }
 }
 
-impl Room {
+impl ContextBudget {
     /// After a compression the view should not be longer.
     pub(super) const fn target(self) -> usize {
         self.trigger / 2
@@ -134,63 +134,67 @@ impl Room {
     }
 }
 
-impl Run {
+impl ActiveRun {
     /// The call for the summary that is wanted or under way.
     pub(super) const fn summary_call(&self) -> CallId {
-        CallId::summary(self.id, self.compacting.nth)
+        CallId::summary(self.id, self.compaction.nth)
     }
 
     /// Whether the view may change now: the model call has not been made, or was refused for its length.
     pub(super) const fn is_at_boundary(&self) -> bool {
-        match &self.step {
-            Step::Asking(asking) => {
-                matches!(asking.state, Asked::Wanted(_)) && (asking.since.is_none() || asking.is_too_long)
+        match &self.state {
+            LoopState::CallingModel(asking) => {
+                matches!(asking.state, AttemptState::Wanted(_))
+                    && (asking.since.is_none() || asking.is_too_long)
             }
-            Step::Acting(_) | Step::Said(_) => false,
+            LoopState::RunningTools(_) | LoopState::Answered(_) => false,
         }
     }
 
     /// Whether a provider has refused the request of the present call for its length, and the view is the same still.
     const fn is_refused_as_too_long(&self) -> bool {
-        matches!(&self.step, Step::Asking(asking) if asking.is_too_long)
+        matches!(&self.state, LoopState::CallingModel(asking) if asking.is_too_long)
     }
 
     /// Whether a model may still be asked for a summary.
     fn can_be_summarised(&self) -> bool {
         let has_models = |compression: &Arc<Compression>| !compression.chain.is_empty();
-        !self.compacting.given_up && self.spec.compression.as_ref().is_some_and(has_models)
+        !self.compaction.given_up && self.spec.compression.as_ref().is_some_and(has_models)
     }
 
     /// Whether nothing is to be done about its view any more.
     pub(super) const fn is_over(&self) -> bool {
-        self.stopping.is_some() || self.exhausted.is_some() || matches!(self.step, Step::Said(_))
+        self.planned_end.is_some() || self.exhausted.is_some() || matches!(self.state, LoopState::Answered(_))
     }
 
     /// Whether no model call of it has been made yet.
     const fn is_at_its_first_call(&self) -> bool {
-        match &self.step {
-            Step::Asking(asking) => self.iteration == 1 && asking.since.is_none(),
-            Step::Acting(_) | Step::Said(_) => false,
+        match &self.state {
+            LoopState::CallingModel(asking) => self.iteration == 1 && asking.since.is_none(),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => false,
         }
     }
 
     /// Follows with the clock since when the model call is wanted.
-    pub(super) fn note_asked(&mut self, active_ms: u64) {
-        if matches!(&self.step, Step::Asking(asking) if matches!(asking.state, Asked::Wanted(_))) {
-            self.asked_since.get_or_insert(active_ms);
+    pub(super) fn track_model_wanted(&mut self, active_ms: u64) {
+        if matches!(&self.state, LoopState::CallingModel(asking) if matches!(asking.state, AttemptState::Wanted(_)))
+        {
+            self.model_wanted_since.get_or_insert(active_ms);
         } else {
-            self.asked_since = None;
+            self.model_wanted_since = None;
         }
     }
 
     /// The model that the next call asks first.
     fn next_model(&self) -> Option<&ModelRef> {
-        let link = match &self.step {
-            Step::Asking(asking) => match asking.tried.last().filter(|_| asking.is_too_long) {
-                Some(tried) => return Some(&tried.model),
-                None => asking.from,
-            },
-            Step::Acting(_) | Step::Said(_) => self.ladder.link(),
+        let link = match &self.state {
+            LoopState::CallingModel(asking) => {
+                match asking.failed_models.last().filter(|_| asking.is_too_long) {
+                    Some(tried) => return Some(&tried.model),
+                    None => asking.first_link,
+                }
+            }
+            LoopState::RunningTools(_) | LoopState::Answered(_) => self.answer_recovery.link(),
         };
         self.spec.chain.get(link)
     }

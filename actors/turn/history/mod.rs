@@ -4,8 +4,8 @@
 //! row cannot be expressed here, whatever was cut. The list that the model sees is rendered, never kept.
 
 mod rounds;
-mod short;
 mod transcript;
+mod trim;
 
-pub(crate) use rounds::{CallResult, Cursor, History};
-pub(super) use short::Keep;
+pub(crate) use rounds::{CallResult, History, RenderCursor};
+pub(super) use trim::KeepTail;

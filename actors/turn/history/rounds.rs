@@ -16,7 +16,7 @@ pub(super) const IMAGE_BYTES: usize = 6_000;
 pub(crate) struct History {
     pub(super) rounds: Vector<Round>,
     /// What was before the first round, and before its first step.
-    pub(in crate::turn) gone: Place,
+    pub(in crate::turn) start: Place,
     /// What the user said first of all, when that is gone.
     pub(super) first: Option<Arc<str>>,
     pub(super) bytes: usize,
@@ -35,9 +35,9 @@ pub(super) struct Round {
     /// What stands for all that was before, behind it.
     pub(super) before: Option<Arc<str>>,
     /// What stands behind it.
-    pub(super) note: Note,
+    pub(super) note: InlineNote,
     pub(super) steps: Vector<Arc<Step>>,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<RoundEnd>,
 }
 
 /// An answer that asked for calls, and their results: as many as it has calls, in their order.
@@ -46,12 +46,12 @@ pub(super) struct Step {
     pub(super) answer: Arc<AssistantMessage>,
     pub(super) results: Vec<CallResult>,
     /// What stands behind the last result.
-    pub(super) note: Note,
+    pub(super) note: InlineNote,
 }
 
 /// Text that is rendered inside of a message and is no part of it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Note(pub(super) Option<Arc<str>>);
+pub(super) struct InlineNote(pub(super) Option<Arc<str>>);
 
 /// The result of one call, under the names that the model is to see.
 #[derive(Debug, Clone)]
@@ -65,14 +65,14 @@ pub(crate) struct CallResult {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum End {
+pub(super) enum RoundEnd {
     Answer(Arc<AssistantMessage>),
     Closed(Arc<AssistantMessage>),
 }
 
 /// A place in the rendered list: what lies before it was seen already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Cursor {
+pub(crate) struct RenderCursor {
     round: usize,
     /// 0 before the user's message, n + 1 after n steps.
     part: usize,
@@ -82,11 +82,11 @@ impl Default for History {
     fn default() -> Self {
         Self {
             rounds: Vector::new(),
-            gone: Place::default(),
+            start: Place::default(),
             first: None,
             bytes: 0,
             images: 0,
-            hasher: beginning(),
+            hasher: new_hasher(),
             generation: 0,
         }
     }
@@ -94,18 +94,23 @@ impl Default for History {
 
 impl History {
     /// Begins a round. The one before has ended: the caller sees to it.
-    pub(crate) fn begin(&mut self, user: impl Into<Content>) {
+    pub(crate) fn start_round(&mut self, user: impl Into<Content>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
-        let round =
-            Round { user: user.into(), before: None, note: Note::default(), steps: Vector::new(), end: None };
+        let round = Round {
+            user: user.into(),
+            before: None,
+            note: InlineNote::default(),
+            steps: Vector::new(),
+            end: None,
+        };
         self.count_user(&round);
         self.rounds.push_back(round);
     }
 
     /// Takes in a conversation from outside, all rounds of which have ended.
-    pub(crate) fn recall(&mut self, past: &Past) {
+    pub(crate) fn import(&mut self, past: &Past) {
         for round in &past.rounds {
-            self.begin(Arc::clone(&round.user));
+            self.start_round(Arc::clone(&round.user));
             for PastStep { text, reasoning, calls } in &round.steps {
                 let results = calls.iter().map(|call| CallResult {
                     id: call.call.id.as_str().into(),
@@ -119,16 +124,16 @@ impl History {
                     calls: asked,
                     opaque: None,
                 };
-                self.step(Arc::new(answer), results.collect());
+                self.add_step(Arc::new(answer), results.collect());
             }
-            self.answer(&round.answer);
+            self.end_with_answer(&round.answer);
         }
     }
 
     /// Adds an answer with the results of all its calls.
-    pub(crate) fn step(&mut self, answer: Arc<AssistantMessage>, results: Vec<CallResult>) {
+    pub(crate) fn add_step(&mut self, answer: Arc<AssistantMessage>, results: Vec<CallResult>) {
         debug_assert_eq!(answer.calls.len(), results.len(), "a call without its result");
-        let step = Step { answer, results, note: Note::default() };
+        let step = Step { answer, results, note: InlineNote::default() };
         self.count_step(&step);
         if let Some(round) = self.rounds.back_mut() {
             round.steps.push_back(Arc::new(step));
@@ -136,7 +141,7 @@ impl History {
     }
 
     /// Adds a text to the last message, inside of it. The caller sees to it that no request has covered that message.
-    pub(crate) fn note(&mut self, text: &str) {
+    pub(crate) fn add_note(&mut self, text: &str) {
         self.count(&[b"note", text.as_bytes()]);
         let Some(round) = self.rounds.back_mut() else { return };
         match round.steps.back_mut() {
@@ -146,31 +151,31 @@ impl History {
     }
 
     /// Ends the round with its answer. Calls in it were never run and are not shown.
-    pub(crate) fn answer(&mut self, message: &Arc<AssistantMessage>) {
+    pub(crate) fn end_with_answer(&mut self, message: &Arc<AssistantMessage>) {
         let message = match message.calls.is_empty() {
             true => Arc::clone(message),
             false => Arc::new(AssistantMessage { calls: Vec::new(), ..AssistantMessage::clone(message) }),
         };
-        self.end(End::Answer(message));
+        self.end(RoundEnd::Answer(message));
     }
 
     /// Ends the round without an answer: the model will read how it ended.
-    pub(crate) fn close(&mut self, ended: &Ended) {
+    pub(crate) fn end_unanswered(&mut self, ended: &Ended) {
         let text = format!("[This run ended without an answer: {ended}.]");
-        self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+        self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
     }
 
     /// Ends the round with what was said last, and behind it how it ended.
-    pub(crate) fn close_behind(&mut self, text: &str, ended: &Ended) {
+    pub(crate) fn end_with_partial(&mut self, text: &str, ended: &Ended) {
         if text.trim().is_empty() {
-            return self.close(ended);
+            return self.end_unanswered(ended);
         }
         let text = format!("{text}\n\n[This run ended before its task was done: {ended}.]");
-        self.end(End::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+        self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
     }
 
-    fn end(&mut self, end: End) {
-        let (End::Answer(message) | End::Closed(message)) = &end;
+    fn end(&mut self, end: RoundEnd) {
+        let (RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &end;
         self.count_answer(&Arc::clone(message));
         if let Some(round) = self.rounds.back_mut() {
             round.end = Some(end);
@@ -198,21 +203,21 @@ impl History {
     }
 
     /// Renders what lies behind `from`, and says where it ends.
-    pub(crate) fn render(&self, from: Cursor) -> (Vec<Message>, Cursor) {
+    pub(crate) fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
         let mut messages = Vec::new();
         let mut at = from;
-        for round in behind(&self.rounds, from.round) {
+        for round in skip_seen(&self.rounds, from.round) {
             if at.part == 0 {
                 messages.push(Message::User(round.message()));
                 at.part = 1;
             }
-            for step in behind(&round.steps, at.part - 1) {
+            for step in skip_seen(&round.steps, at.part - 1) {
                 step.render(&mut messages);
                 at.part += 1;
             }
-            let Some(End::Answer(message) | End::Closed(message)) = &round.end else { break };
+            let Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &round.end else { break };
             messages.push(Message::Assistant(Arc::clone(message)));
-            at = Cursor { round: at.round + 1, part: 0 };
+            at = RenderCursor { round: at.round + 1, part: 0 };
         }
         (messages, at)
     }
@@ -263,11 +268,11 @@ impl History {
 
 /// What follows the first `seen`. A focus finds its place in the tree; an iterator that skips would walk through all of
 /// the history.
-pub(super) fn behind<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
+pub(super) fn skip_seen<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
     list.focus().narrow(seen.min(list.len())..)
 }
 
-pub(super) fn beginning() -> Hasher {
+pub(super) fn new_hasher() -> Hasher {
     let mut hasher = Hasher::default();
     hasher.part(b"hermod view 2");
     hasher
@@ -281,7 +286,7 @@ impl Round {
                 let note = self.note.0.as_deref().unwrap_or_default();
                 Content { note: Some(format!("{before}{note}").into()), ..self.user.clone() }
             }
-            None => self.note.behind(self.user.clone()),
+            None => self.note.append_to(self.user.clone()),
         }
     }
 }
@@ -295,20 +300,20 @@ impl Step {
             Message::Tool {
                 call: Arc::clone(&result.id),
                 name: Arc::clone(&result.tool),
-                content: if n == last { self.note.behind(content) } else { content },
+                content: if n == last { self.note.append_to(content) } else { content },
             }
         }));
     }
 }
 
-impl Note {
+impl InlineNote {
     fn add(&mut self, text: &str) {
         let before = self.0.as_deref().unwrap_or_default();
         self.0 = Some(format!("{before}{text}").into());
     }
 
     /// `content` with the note behind it.
-    fn behind(&self, content: Content) -> Content {
+    fn append_to(&self, content: Content) -> Content {
         Content { note: self.0.clone(), ..content }
     }
 }

@@ -2,24 +2,24 @@
 
 use super::{
     History,
-    rounds::{End, Step},
-    short::Part,
+    rounds::{RoundEnd, Step},
+    trim::HistoryPart,
 };
 use crate::model::Place;
 
 /// Bytes of a text that are told; of a longer one its head and its tail.
-const TEXT: usize = 6_000;
+const MAX_TEXT_BYTES: usize = 6_000;
 /// Bytes of a result or of arguments that are told.
-const RESULT: usize = 2_000;
+const MAX_RESULT_BYTES: usize = 2_000;
 
 impl History {
     /// The conversation from one place on, to another at most, in so many bytes; and up to where that is. One part is told
     /// whatever its length.
     pub(in crate::turn) fn transcript(&self, from: Place, to: Place, room: usize) -> (String, Place) {
         let (mut told, mut upto) = (String::new(), from);
-        for (behind, part) in self.told_from(from).take_while(|(behind, _)| *behind <= to) {
+        for (behind, part) in self.parts_from(from).take_while(|(behind, _)| *behind <= to) {
             let mut text = String::new();
-            part.tell(&mut text);
+            part.write_to(&mut text);
             if upto != from && told.len() + text.len() > room {
                 break;
             }
@@ -30,40 +30,40 @@ impl History {
     }
 }
 
-impl Part<'_> {
-    fn tell(&self, to: &mut String) {
+impl HistoryPart<'_> {
+    fn write_to(&self, to: &mut String) {
         match self {
             Self::User(round) => {
-                say(to, "user", &round.user.text, TEXT);
+                write_section(to, "user", &round.user.text, MAX_TEXT_BYTES);
                 if !round.user.images.is_empty() {
-                    say(to, "user", "[pictures]", TEXT);
+                    write_section(to, "user", "[pictures]", MAX_TEXT_BYTES);
                 }
                 if let Some(note) = &round.note.0 {
-                    say(to, "user, behind it", note, TEXT);
+                    write_section(to, "user, behind it", note, MAX_TEXT_BYTES);
                 }
             }
-            Self::Step(step) => tell_step(step, to),
-            Self::End(End::Answer(message) | End::Closed(message)) => {
-                say(to, "assistant", &message.text, TEXT);
+            Self::Step(step) => write_step(step, to),
+            Self::End(RoundEnd::Answer(message) | RoundEnd::Closed(message)) => {
+                write_section(to, "assistant", &message.text, MAX_TEXT_BYTES);
             }
         }
     }
 }
 
-fn tell_step(step: &Step, to: &mut String) {
+fn write_step(step: &Step, to: &mut String) {
     if !step.answer.text.is_empty() {
-        say(to, "assistant", &step.answer.text, TEXT);
+        write_section(to, "assistant", &step.answer.text, MAX_TEXT_BYTES);
     }
     for (call, result) in step.answer.calls.iter().zip(&step.results) {
-        say(to, &format!("assistant calls {}", call.name), &call.arguments, RESULT);
-        say(to, &format!("result of {}", call.name), &result.end.content, RESULT);
+        write_section(to, &format!("assistant calls {}", call.name), &call.arguments, MAX_RESULT_BYTES);
+        write_section(to, &format!("result of {}", call.name), &result.end.content, MAX_RESULT_BYTES);
     }
     if let Some(note) = &step.note.0 {
-        say(to, "user, meanwhile", note, TEXT);
+        write_section(to, "user, meanwhile", note, MAX_TEXT_BYTES);
     }
 }
 
-fn say(to: &mut String, who: &str, what: &str, most: usize) {
+fn write_section(to: &mut String, who: &str, what: &str, most: usize) {
     let what = what.trim();
     let whole = if what.len() <= most {
         format!("## {who}\n{what}\n\n")

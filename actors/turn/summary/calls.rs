@@ -9,35 +9,38 @@ use crate::{
         ModelFailed, ModelRef, ModelStarted, NotAnswered, SummaryAnswered, SummaryStarted, Unusable,
     },
     policy::{believed, with_believed_usage},
-    turn::{Input, asking::Asked, compaction::Need, draft::Draft, failing::reason, limits, run::Run},
+    turn::{
+        Input, active_run::ActiveRun, compaction::CompactionNeed, decision::DecisionBuilder, estimates,
+        model_call::AttemptState, model_failure::link_failure,
+    },
 };
 
 /// How often a model is asked again that fails, or whose answer is no summary.
-const TRIES: u32 = 2;
+const MAX_MODEL_TRIES: u32 = 2;
 /// How often one is asked again for what is not its fault.
-const OURS: u32 = 3;
+const MAX_LOCAL_TRIES: u32 = 3;
 /// The pause before a model is asked again, in milliseconds.
-const PAUSE_MS: u64 = 1_000;
+const RETRY_DELAY_MS: u64 = 1_000;
 
-impl Draft {
+impl DecisionBuilder {
     /// Takes in what is said of a call for a summary; says whether it was that.
-    pub(in crate::turn) fn heard_of_summary(&mut self, input: &Input) -> bool {
+    pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
         if let Input::Leased { call, attempt, model } = input
             && call.is_summary()
         {
-            self.ask_for_summary((*call, *attempt), model);
+            self.start_summary((*call, *attempt), model);
         } else if let Input::NoLease { call, attempt, skipped } = input
             && call.is_summary()
         {
-            self.no_summary((*call, *attempt), skipped);
+            self.on_no_summary_lease((*call, *attempt), skipped);
         } else if let Input::Answered { started, answer, .. } = input
             && started.call.is_summary()
         {
-            self.summary_answered(started, answer);
+            self.on_summary_answer(started, answer);
         } else if let Input::ModelFailed { call, attempt, failure, .. } = input
             && call.is_summary()
         {
-            self.summary_failed((*call, *attempt), failure);
+            self.on_summary_failure((*call, *attempt), failure);
         } else {
             return false;
         }
@@ -45,20 +48,20 @@ impl Draft {
     }
 
     /// Starts an attempt at a summary.
-    fn ask_for_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
+    fn start_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
         let Some(run) = self.run().filter(|_| self.may_start()) else { return };
-        let compacting = &run.compacting;
+        let compacting = &run.compaction;
         let is_wanted = run.summary_call() == call
-            && compacting.asking.attempt == attempt
-            && matches!(compacting.asking.state, Asked::Wanted(_));
-        let (Need::Now(to) | Need::Soon(to)) = self.turn.need(run) else { return };
-        let Some(room) = self.turn.room(run).filter(|_| is_wanted) else { return };
+            && compacting.call.attempt == attempt
+            && matches!(compacting.call.state, AttemptState::Wanted(_));
+        let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.turn.need(run) else { return };
+        let Some(room) = self.turn.context_budget(run).filter(|_| is_wanted) else { return };
         let density = self.turn.density(run, model);
-        let bytes = density.bytes(self.turn.chunk(run, model, room.summary));
+        let bytes = density.bytes(self.turn.chunk_tokens(run, model, room.summary));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let from = self.turn.summarised(compacting);
+        let from = self.turn.summary_end(compacting);
         let (told, upto) = self.turn.history.transcript(from, to, bytes);
-        let text = self.turn.material(compacting, &told);
+        let text = self.turn.summary_input(compacting, &told);
         let bytes = (PROMPT.len() + text.len()) as u64;
         let likely = density.tokens(bytes);
         let input = likely.saturating_add(likely / 4);
@@ -67,10 +70,10 @@ impl Draft {
         let known = price.filter(|price| price.holds_for(likely));
         let reserved = Amounts {
             tokens: Some(input.saturating_add(output)),
-            usd: limits::money(run, known, (input, output)),
+            usd: estimates::cost_ceiling(run, known, (input, output)),
             ..Amounts::default()
         };
-        if let Some(why) = no_allowance(run, &reserved) {
+        if let Some(why) = summary_refusal(run, &reserved) {
             let failure = Failure::new(FailureClass::NotMade, why);
             return self.give_up_summary((call, attempt), failure);
         }
@@ -90,20 +93,20 @@ impl Draft {
             price,
             incarnation: self.turn.incarnation,
         };
-        self.push(Body::SummaryStarted(Box::new(SummaryStarted { asked: Arc::new(asked), upto, to })));
+        self.record(Body::SummaryStarted(Box::new(SummaryStarted { asked: Arc::new(asked), upto, to })));
     }
 
     /// Whether this is the attempt at a summary that is under way.
     fn is_summarising(&self, call: CallId, attempt: Attempt) -> bool {
-        let started = self.run().and_then(|run| run.compacting.asking.started());
+        let started = self.run().and_then(|run| run.compaction.call.started());
         started.is_some_and(|started| started.call == call && started.attempt == attempt)
     }
 
     /// A model has answered; what is no summary is asked for again, and then elsewhere.
-    fn summary_answered(&mut self, started: &ModelStarted, answer: &Answer) {
+    fn on_summary_answer(&mut self, started: &ModelStarted, answer: &Answer) {
         let (call, attempt) = (started.call, started.attempt);
         let Some(run) = self.run().filter(|_| self.is_summarising(call, attempt)) else {
-            return self.late(started, answer);
+            return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
         // What requests have says nothing of what is written.
@@ -115,10 +118,11 @@ impl Draft {
         };
         let links = run.spec.compression.as_deref().map_or(&[][..], |compression| &compression.chain);
         let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
-        let fallback = (unusable.is_some() && run.compacting.unusable + 1 >= TRIES).then_some(link + 1);
+        let fallback = (unusable.is_some() && run.compaction.unusable_answers + 1 >= MAX_MODEL_TRIES)
+            .then_some(link + 1);
         let text = if unusable.is_some() { "" } else { text };
         let (usage, anomaly) = believed(started, &answer.message, answer.usage);
-        self.push(Body::SummaryAnswered(SummaryAnswered {
+        self.record(Body::SummaryAnswered(SummaryAnswered {
             call,
             attempt,
             text: text.into(),
@@ -130,25 +134,29 @@ impl Draft {
     }
 
     /// An attempt at a summary failed.
-    pub(in crate::turn) fn summary_failed(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+    pub(in crate::turn) fn on_summary_failure(
+        &mut self,
+        (call, attempt): (CallId, Attempt),
+        failure: &Failure,
+    ) {
         if !self.is_summarising(call, attempt) {
             return;
         }
         let Some(run) = self.run() else { return };
-        let asking = &run.compacting.asking;
+        let asking = &run.compaction.call;
         let Some(model) = asking.started().map(|started| &started.model) else { return };
-        let times = asking.failed_as(model, &failure.class) + 1;
+        let times = asking.failure_count(model, &failure.class) + 1;
         let again = match &failure.class {
             FailureClass::Interrupted => Some(0),
             FailureClass::Lost
             | FailureClass::NotMade
             | FailureClass::OutputCap { .. }
-            | FailureClass::ContextTooLong { .. } => (times < OURS).then_some(0),
+            | FailureClass::ContextTooLong { .. } => (times < MAX_LOCAL_TRIES).then_some(0),
             FailureClass::Overloaded
             | FailureClass::Server
             | FailureClass::Timeout { .. }
             | FailureClass::Network
-            | FailureClass::Cut => (times < TRIES).then_some(PAUSE_MS),
+            | FailureClass::Cut => (times < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS),
             FailureClass::RateLimited { .. }
             | FailureClass::NotAnApi
             | FailureClass::Auth
@@ -159,18 +167,18 @@ impl Draft {
             | FailureClass::Cancelled => None,
         };
         let chain = run.spec.compression.as_deref().map_or(&[][..], |compression| &compression.chain);
-        let next = asking.may_ask(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
+        let next = asking.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
         let fallback = next.filter(|_| again.is_none());
         let retry_at = again.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
         let started = asking.started().cloned();
         let failure =
             started.map_or_else(|| failure.clone(), |started| with_believed_usage(&started, failure.clone()));
-        self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+        self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 
     /// Nobody can be asked for a summary now: it is not waited for.
-    fn no_summary(&mut self, (call, attempt): (CallId, Attempt), skipped: &[NotAnswered]) {
-        let failure = skipped.first().map(reason).cloned();
+    fn on_no_summary_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &[NotAnswered]) {
+        let failure = skipped.first().map(link_failure).cloned();
         let failure =
             failure.unwrap_or_else(|| Failure::new(FailureClass::NotMade, "there is no model to ask"));
         self.give_up_summary((call, attempt), failure);
@@ -179,29 +187,29 @@ impl Draft {
     /// Nobody is asked for this summary any more.
     pub(in crate::turn) fn give_up_summary(&mut self, (call, attempt): (CallId, Attempt), failure: Failure) {
         let is_wanted = self.run().is_some_and(|run| {
-            let asking = &run.compacting.asking;
+            let asking = &run.compaction.call;
             run.summary_call() == call
                 && asking.attempt == attempt
-                && matches!(asking.state, Asked::Wanted(_))
+                && matches!(asking.state, AttemptState::Wanted(_))
         });
         if is_wanted && self.may_start() {
             let (retry_at, fallback) = (None, None);
-            self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+            self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
         }
     }
 
     /// A summary is of no use any more: its call is given up.
     pub(in crate::turn) fn cancel_summary(&mut self) {
-        let Some(started) = self.run().and_then(|run| run.compacting.asking.started()) else { return };
+        let Some(started) = self.run().and_then(|run| run.compaction.call.started()) else { return };
         let (call, attempt) = (started.call, started.attempt);
-        let failure = self.given_up((call, attempt), "its run needs no summary any more");
+        let failure = self.cancelled_failure((call, attempt), "its run needs no summary any more");
         let (retry_at, fallback) = (None, None);
-        self.push(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+        self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 }
 
 /// Why there is no allowance for a summary: it must leave room for the call that it is for, and for the last one.
-fn no_allowance(run: &Run, reserved: &Amounts) -> Option<String> {
+fn summary_refusal(run: &ActiveRun, reserved: &Amounts) -> Option<String> {
     let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
         let left = run.left(dimension)?;
         let needs = reserved.get(dimension).unwrap_or(0);

@@ -24,7 +24,7 @@ fn started_summaries(driver: &Driver) -> usize {
 
 /// The percentage of the trigger that the request of the call under way names, and whether it urges.
 fn named_pressure(turn: &Turn) -> Option<(u64, bool)> {
-    let told = turn.postscript()?.prompt;
+    let told = turn.transient_prompt()?.prompt;
     let (_, rest) = told.split_once("this conversation fills ")?;
     let (percent, rest) = rest.split_once(" %")?;
     Some((percent.parse().unwrap(), rest.contains("Write down now")))
@@ -97,7 +97,7 @@ fn check_outlives(from: u64, then: impl FnOnce(&mut Task)) {
         if !compacted(&task.driver).is_empty() {
             break;
         }
-        let started = task.driver.turn.asking().unwrap().clone();
+        let started = task.driver.turn.model_started().unwrap().clone();
         task.answer(started.call.iteration, 1);
         task.ask();
     }
@@ -206,7 +206,7 @@ fn between_runs_a_summary_is_not_taken_early_if_the_latest_messages_would_go() {
 fn a_summary_that_covers_too_little_goes_on_before_it_is_taken() {
     for size in [10_000, 20_000, 30_000, 40_000] {
         let mut task = waiting();
-        let started = task.driver.turn.asking().unwrap().clone();
+        let started = task.driver.turn.model_started().unwrap().clone();
         let iteration = started.call.iteration;
         task.driver.answer(3, EffectClass::Idempotent);
         for n in task.driver.permit_all() {

@@ -7,7 +7,7 @@ use crate::{
         StopReason,
     },
     port::Intent,
-    turn::{Effect, Fault, Input, Plan},
+    turn::{CallAdmission, CallRejection, DueAction, Input},
 };
 
 /// A driver whose model is being asked.
@@ -18,9 +18,9 @@ fn asked() -> Driver {
     driver
 }
 
-fn touching(access: &Access) -> Plan {
+fn touching(access: &Access) -> CallAdmission {
     let intent = Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false };
-    Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
+    CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
 }
 
 /// The calls of one answer run in these waves: what is under way together, each ended before the next.
@@ -60,24 +60,24 @@ fn what_waits_starts_in_the_append_of_the_result_it_waited_for() {
     let (write, read) = (Access::writes("/w/a"), Access::reads("/w/a"));
     driver.answer_planned("", Finish::ToolCalls, vec![touching(&write), touching(&read)]);
     assert_eq!(driver.permit_all(), [1]);
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
-    assert_eq!(draft.wants().len(), 1);
-    draft.feed(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    assert_eq!(draft.grant_requests().len(), 1);
+    draft.apply_input(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.ended", "call.started"]);
 }
 
-fn refused(fault: Fault) -> Plan {
-    Plan::Refuse { fault, end: CallEnd::error(CallStatus::Error, "no", None, "other") }
+fn refused(fault: CallRejection) -> CallAdmission {
+    CallAdmission::Reject { rejection: fault, end: CallEnd::error(CallStatus::Error, "no", None, "other") }
 }
 
-fn admitted() -> Plan {
+fn admitted() -> CallAdmission {
     touching(&Access::default())
 }
 
 /// What an answer becomes: the model's calls as plans, how it finished, and the records that follow.
-type Case<'a> = (Vec<Plan>, Finish, &'a [&'a str]);
+type Case<'a> = (Vec<CallAdmission>, Finish, &'a [&'a str]);
 
 const ERROR: &[&str] = &["model.answered", "call.ended"];
 const AGAIN: &[&str] = &["model.answered"];
@@ -111,20 +111,20 @@ fn failed(cause: Cause) -> Ended {
 
 #[test]
 fn the_third_answer_in_a_row_that_knows_no_tool_ends_the_run() {
-    let unknown = || refused(Fault::UnknownTool);
+    let unknown = || refused(CallRejection::UnknownTool);
     let all = |expected| (vec![unknown()], Finish::ToolCalls, expected);
     check_answers(vec![all(ERROR), all(ERROR), all(END)], "uctcta", Some(failed(Cause::UnknownTool)));
     // In a mixed answer the others run, and the row is over.
     let mixed = (vec![unknown(), admitted()], Finish::ToolCalls, MIXED);
     check_answers(vec![all(ERROR), all(ERROR), mixed, all(ERROR), all(ERROR)], "uctctcttctct", None);
     // Other faults are not this one.
-    let other = || (vec![refused(Fault::Unacceptable)], Finish::ToolCalls, ERROR);
+    let other = || (vec![refused(CallRejection::Unacceptable)], Finish::ToolCalls, ERROR);
     check_answers(vec![other(), other(), other(), other()], "uctctctct", None);
 }
 
 #[test]
 fn arguments_that_are_not_json_are_asked_for_again_twice() {
-    let malformed = |expected| (vec![refused(Fault::Malformed)], Finish::ToolCalls, expected);
+    let malformed = |expected| (vec![refused(CallRejection::Malformed)], Finish::ToolCalls, expected);
     check_answers(vec![malformed(AGAIN), malformed(AGAIN), malformed(ERROR)], "uct", None);
     // The error ends the row, and so does an answer as it should be.
     let cases =
@@ -137,7 +137,8 @@ fn arguments_that_are_not_json_are_asked_for_again_twice() {
         None,
     );
     // Nothing of the answer runs until it is given up; then the others do.
-    let beside = |expected| (vec![refused(Fault::Malformed), admitted()], Finish::ToolCalls, expected);
+    let beside =
+        |expected| (vec![refused(CallRejection::Malformed), admitted()], Finish::ToolCalls, expected);
     check_answers(vec![beside(AGAIN), beside(AGAIN), beside(MIXED)], "uctt", None);
 }
 
@@ -155,7 +156,7 @@ fn each_answer_that_is_asked_for_again_costs_an_iteration() {
     let mut driver = asked();
     for iteration in 1..3 {
         driver.lease(model(1, iteration), 1);
-        driver.answer_planned("", Finish::ToolCalls, vec![refused(Fault::Malformed)]);
+        driver.answer_planned("", Finish::ToolCalls, vec![refused(CallRejection::Malformed)]);
     }
     driver.lease(model(1, 3), 1);
     driver.answer(0, EffectClass::Pure);
@@ -166,9 +167,9 @@ fn each_answer_that_is_asked_for_again_costs_an_iteration() {
     assert_eq!(ended.ended.outcome, Outcome::Completed);
 }
 
-fn once(arguments: &str) -> Plan {
+fn once(arguments: &str) -> CallAdmission {
     let (intent, arguments) = (EffectClass::Once.into(), Hash::of(arguments.as_bytes()));
-    Plan::Admit { tool: "tool".into(), intent, arguments }
+    CallAdmission::Admit { tool: "tool".into(), intent, arguments }
 }
 
 #[test]
@@ -205,5 +206,5 @@ fn the_same_call_shares_every_end() {
     assert_eq!(driver.feed(&lost), ["call.ended", "call.ended"]);
     assert!(driver.contents().iter().all(|content| content.contains("its effect is unknown")));
     let due = driver.turn.due(driver.now);
-    assert_eq!(due, [Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    assert_eq!(due, [DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
 }

@@ -4,7 +4,7 @@ use crate::{
         AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Limits,
         NoAllowance, Outcome, StopReason,
     },
-    turn::{Effect, Input},
+    turn::{DueAction, Input},
 };
 
 /// What goes into a case: a driver with one run whose model is being asked.
@@ -36,9 +36,9 @@ fn an_accepted_run_wants_a_lease_and_a_started_call_is_asked() {
     let mut driver = Driver::new();
     check(&driver, "", &[]);
     driver.submit(1, Limits::default());
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 1 }]);
     driver.lease(model(1, 1), 1);
-    check(&driver, "u", &[Effect::Ask { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::CallModel { call: model(1, 1), attempt: 1 }]);
 }
 
 #[test]
@@ -56,14 +56,17 @@ fn calls_enter_the_view_with_all_their_results_only() {
     check(
         &driver,
         "u",
-        &[Effect::Seek { call: tool(1, 1, 1), attempt: 1 }, Effect::Seek { call: tool(1, 1, 2), attempt: 1 }],
+        &[
+            DueAction::Acquire { call: tool(1, 1, 1), attempt: 1 },
+            DueAction::Acquire { call: tool(1, 1, 2), attempt: 1 },
+        ],
     );
     for n in [2, 1] {
         assert_eq!(driver.view(), "u");
         driver.feed(&Input::Permitted { call: tool(1, 1, n), attempt: 1 });
         driver.feed(&Input::ToolEnded { call: tool(1, 1, n), attempt: 1, end: CallEnd::ok("r") });
     }
-    check(&driver, "uctt", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uctt", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
 }
 
 #[test]
@@ -71,9 +74,9 @@ fn a_failed_attempt_waits_and_is_made_again() {
     let mut driver = asked();
     assert_eq!(driver.fail(FailureClass::Overloaded), ["model.failed"]);
     let due = driver.turn.due(driver.now);
-    assert!(matches!(due[..], [Effect::WakeAt(time)] if time > driver.now.at), "{due:?}");
+    assert!(matches!(due[..], [DueAction::WakeAt(time)] if time > driver.now.at), "{due:?}");
     driver.pass(500);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 2 }]);
+    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 2 }]);
     assert_eq!(driver.fail(FailureClass::Auth), [""; 0], "an answer of an attempt that is not under way");
     driver.lease(model(1, 1), 2);
     assert_eq!(driver.fail(FailureClass::Auth), ["model.failed", "run.ended"]);
@@ -83,7 +86,7 @@ fn a_failed_attempt_waits_and_is_made_again() {
 #[test]
 fn a_late_answer_is_dropped_but_not_what_it_cost() {
     let mut driver = asked();
-    let started = driver.turn.asking().cloned().expect("asked");
+    let started = driver.turn.model_started().cloned().expect("asked");
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
     let mut late = asked();
     late.answer(0, EffectClass::Pure);
@@ -95,7 +98,7 @@ fn a_late_answer_is_dropped_but_not_what_it_cost() {
         finish: answered.finish,
         usage: answered.usage,
     };
-    let input = Input::Answered { started, answer: answer.into(), plans: [].into() };
+    let input = Input::Answered { started, answer: answer.into(), admissions: [].into() };
     assert_eq!(driver.feed(&input), ["model.late"]);
     check(&driver, "ua", &[]);
 }
@@ -109,7 +112,7 @@ fn a_stop_waits_for_what_runs_and_for_nothing_else() {
 
     let mut driver = acting(EffectClass::Once);
     assert_eq!(driver.feed(&stop), ["run.stopping"]);
-    check(&driver, "u", &[Effect::End { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::EndTool { call: tool(1, 1, 1), attempt: 1 }]);
     assert_eq!(driver.feed(&stop), [""; 0]);
     let end = CallEnd::new(CallStatus::Stopped, "stopped");
     let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end };
@@ -126,8 +129,8 @@ fn a_stop_together_with_a_start_leaves_nothing_open() {
         Input::Permitted { call: tool(1, 1, 1), attempt: 1 },
         Input::Stop { run: None, reason: StopReason::Command },
     ];
-    let mut draft = driver.turn.draft(driver.now);
-    inputs.iter().for_each(|input| draft.feed(input));
+    let mut draft = driver.turn.start_decision(driver.now);
+    inputs.iter().for_each(|input| draft.apply_input(input));
     let decision = draft.finish();
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.started", "run.stopping", "call.ended", "run.ended"]);
@@ -158,16 +161,16 @@ fn a_model_call_that_is_stopped_where_it_starts_is_no_iteration() {
 fn after_a_crash_each_open_call_goes_on_by_its_effect_class() {
     let mut driver = asked();
     assert_eq!(driver.crash(), ["session.revived", "model.failed"]);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 2 }]);
+    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 2 }]);
 
     for effect in [EffectClass::Pure, EffectClass::Idempotent] {
         let mut driver = acting(effect);
         assert_eq!(driver.crash(), ["session.revived", "call.lost"]);
-        check(&driver, "u", &[Effect::Seek { call: tool(1, 1, 1), attempt: 2 }]);
+        check(&driver, "u", &[DueAction::Acquire { call: tool(1, 1, 1), attempt: 2 }]);
     }
     let mut driver = acting(EffectClass::Once);
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn a_crash_before_the_start_was_durable_leaves_nothing_in_doubt() {
     let mut driver = asked();
     driver.answer(1, EffectClass::Once);
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[Effect::Seek { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::Acquire { call: tool(1, 1, 1), attempt: 1 }]);
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_crash_while_stopping_still_stops() {
     let mut driver = acting(EffectClass::Once);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[Effect::End { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::EndTool { call: tool(1, 1, 1), attempt: 1 }]);
     let lost = Input::Lost { call: tool(1, 1, 1), attempt: 1 };
     assert_eq!(driver.feed(&lost), ["call.ended", "run.ended"]);
     assert_eq!(outcome(&driver), Some(Outcome::Stopped));
@@ -199,14 +202,14 @@ fn what_does_not_fit_the_budget_exhausts_the_run_with_its_results() {
     let mut driver = acting(EffectClass::Pure);
     let (account, dimension) = (AccountId::from(run(1)), Dimension::Iterations);
     let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&Input::Refused(refusal));
-    draft.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
-    assert_eq!(draft.wants(), []);
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&Input::BudgetRefused(refusal));
+    draft.apply_input(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    assert_eq!(draft.grant_requests(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.ended", "run.exhausted"]);
-    driver.feed(&Input::Woke);
-    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
+    driver.feed(&Input::TimerFired);
+    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
 }
 
 #[test]
@@ -231,9 +234,9 @@ fn an_attempt_costs_an_iteration_once_and_its_tokens_each_time() {
 fn a_queued_run_begins_when_the_one_before_has_ended() {
     let mut driver = asked();
     driver.submit(2, Limits::default());
-    check(&driver, "u", &[Effect::Ask { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::CallModel { call: model(1, 1), attempt: 1 }]);
     driver.answer(0, EffectClass::Pure);
-    check(&driver, "uau", &[Effect::Seek { call: model(2, 1), attempt: 1 }]);
+    check(&driver, "uau", &[DueAction::Acquire { call: model(2, 1), attempt: 1 }]);
     driver.submit(3, Limits::default());
     assert_eq!(driver.feed(&Input::Stop { run: Some(run(3)), reason: StopReason::Command }), ["run.ended"]);
     driver.lease(model(2, 1), 1);
@@ -248,7 +251,7 @@ fn a_call_asks_for_no_more_output_than_the_budget_has_left() {
         let mut driver = Driver::new();
         driver.submit(1, Limits { budget, max_tokens: 1_000, ..Limits::default() });
         driver.lease(model(1, 1), 1);
-        driver.turn.asking().map(|started| started.max_tokens)
+        driver.turn.model_started().map(|started| started.max_tokens)
     };
     assert_eq!(ask(None), Some(1_000));
     assert_eq!(ask(Some(502)), Some(500));
@@ -263,11 +266,11 @@ fn what_is_left_of_tokens_survives_a_crash() {
     driver.lease(model(1, 1), 1);
     driver.crash();
     driver.lease(model(1, 1), 2);
-    let asked = driver.turn.asking().map(|started| started.max_tokens);
+    let asked = driver.turn.model_started().map(|started| started.max_tokens);
     assert_eq!(asked, Some(400), "the interrupted attempt counts as spent, and 400 more fit");
     driver.crash();
     driver.lease(model(1, 1), 3);
-    let asked = driver.turn.asking().map(|started| started.max_tokens);
+    let asked = driver.turn.model_started().map(|started| started.max_tokens);
     assert_eq!(asked, Some(256), "what is left, 194, is too little to be worth a call");
 }
 
@@ -290,7 +293,7 @@ fn a_clock_that_was_set_back_does_not_stretch_a_pause() {
     let mut driver = asked();
     driver.fail(FailureClass::Overloaded);
     driver.now.at = crate::model::Timestamp(driver.now.at.0 - 3_600_000);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 2 }]);
+    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 2 }]);
 }
 
 #[test]
@@ -303,11 +306,11 @@ fn a_run_without_allowance_ends_at_once_and_without_a_call() {
     let Some(Body::RunAccepted(accepted)) = submitted.records.last().map(|record| &record.body) else {
         panic!("not accepted")
     };
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&Input::Refused(refusal));
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&Input::BudgetRefused(refusal));
     let (input, spec) = (accepted.input.clone(), accepted.spec.clone());
     let history = accepted.history.clone();
-    draft.feed(&Input::Submitted {
+    draft.apply_input(&Input::Submitted {
         run: run(1),
         input,
         images: std::sync::Arc::default(),
@@ -315,7 +318,7 @@ fn a_run_without_allowance_ends_at_once_and_without_a_call() {
         spec,
         key: None,
     });
-    assert_eq!(draft.wants(), []);
+    assert_eq!(draft.grant_requests(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["run.accepted", "run.ended"]);
 }
@@ -327,11 +330,11 @@ fn for_want_of_allowance_what_runs_still_ends_by_itself() {
     driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
     let refusal = NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None };
-    assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.exhausted", "call.ended"]);
-    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
+    assert_eq!(driver.feed(&Input::BudgetRefused(refusal)), ["run.exhausted", "call.ended"]);
+    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
     let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") };
     assert_eq!(driver.feed(&ended), ["call.ended"]);
-    check(&driver, "uctt", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uctt", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
 }
 
 #[test]
@@ -345,14 +348,14 @@ fn a_wait_for_a_known_reset_does_not_count_for_a_limit_of_time() {
         driver.pass(4_000);
         driver.fail(class);
         driver.pass(pass);
-        driver.feed(&Input::Woke);
+        driver.feed(&Input::TimerFired);
         if outcome(&driver).is_none() {
             driver.lease(model(1, 1), 2);
             driver.pass(5_999);
-            driver.feed(&Input::Woke);
+            driver.feed(&Input::TimerFired);
             assert_eq!(outcome(&driver), None, "four and not quite six seconds have counted");
             driver.pass(1);
-            driver.feed(&Input::Woke);
+            driver.feed(&Input::TimerFired);
         }
         (outcome(&driver), driver.now.active_ms)
     };

@@ -7,7 +7,7 @@ use crate::{
         Raised, RunSpec, Rung, Unusable,
     },
     port::tokens_of,
-    turn::{Effect, limits, run::Phase, tests::fuzz::Grammar},
+    turn::{DueAction, active_run::CurrentRun, estimates, tests::fuzz::Grammar},
 };
 
 pub(super) const WINDOW: u64 = 32_768;
@@ -95,52 +95,54 @@ impl Task {
                     return;
                 }
                 self.driver.pass(1_000);
-                self.driver.feed(&Input::Woke);
+                self.driver.feed(&Input::TimerFired);
                 continue;
             };
             if let Some(summary) =
-                due.iter().find(|due| matches!(due, Effect::Ask { call, .. } if call.is_summary()))
+                due.iter().find(|due| matches!(due, DueAction::CallModel { call, .. } if call.is_summary()))
             {
                 self.waiting += 1;
-                let must = !due.iter().any(|due| matches!(due, Effect::Seek { call, .. } if call.n == 0));
+                let must =
+                    !due.iter().any(|due| matches!(due, DueAction::Acquire { call, .. } if call.n == 0));
                 if must || self.waiting > self.slow {
                     self.summarise(*summary);
                     continue;
                 }
             }
-            let ahead = due.iter().find(|due| matches!(due, Effect::Seek { call, .. } if call.is_summary()));
+            let ahead =
+                due.iter().find(|due| matches!(due, DueAction::Acquire { call, .. } if call.is_summary()));
             match ahead.copied().unwrap_or(effect) {
-                Effect::Seek { call, .. } if call.is_summary() && self.halts => return,
-                Effect::Seek { call, attempt } => {
+                DueAction::Acquire { call, .. } if call.is_summary() && self.halts => return,
+                DueAction::Acquire { call, attempt } => {
                     let candidates = self.driver.turn.candidates_of(call).unwrap();
                     let model = candidates[0].model.clone();
                     self.driver.feed(&Input::Leased { call, attempt, model });
                 }
-                Effect::Ask { call, .. } if call.is_summary() => {
+                DueAction::CallModel { call, .. } if call.is_summary() => {
                     let main = due.iter().find_map(|due| {
-                        let Effect::Seek { call, attempt } = due else { return None };
+                        let DueAction::Acquire { call, attempt } = due else { return None };
                         (call.n == 0).then_some((*call, *attempt))
                     });
                     let (call, attempt) = main.unwrap();
                     self.driver.lease(call, attempt);
                 }
-                Effect::Ask { .. } => return self.look(),
-                other @ (Effect::Run { .. }
-                | Effect::End { .. }
-                | Effect::Await { .. }
-                | Effect::WakeAt(_)
-                | Effect::WakeAtActive(_)) => panic!("{other:?}"),
+                DueAction::CallModel { .. } => return self.look(),
+                other @ (DueAction::RunTool { .. }
+                | DueAction::EndTool { .. }
+                | DueAction::AwaitSubagent { .. }
+                | DueAction::WakeAt(_)
+                | DueAction::WakeAtActive(_)) => panic!("{other:?}"),
             }
         }
         panic!("nobody is asked: {:?}", self.driver.turn.due(self.driver.now));
     }
 
-    fn summarise(&mut self, effect: Effect) {
-        let Effect::Ask { call, attempt } = effect else { unreachable!() };
+    fn summarise(&mut self, effect: DueAction) {
+        let DueAction::CallModel { call, attempt } = effect else { unreachable!() };
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
         let size = tokens_of(request.text.len() as u64) + request.started.max_tokens;
-        let Phase::Running(run) = &self.driver.turn.phase else { panic!("nothing runs") };
+        let CurrentRun::Running(run) = &self.driver.turn.current else { panic!("nothing runs") };
         let window = self.driver.turn.window(run, &request.started.model).unwrap_or(WINDOW);
         assert!(size <= window, "a request for a summary of {size} tokens");
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
@@ -158,11 +160,11 @@ impl Task {
                 let message = AssistantMessage { text, ..AssistantMessage::default() };
                 let usage = Some(Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() });
                 let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
-                Input::Answered { started: request.started, answer, plans: Arc::new([]) }
+                Input::Answered { started: request.started, answer, admissions: Arc::new([]) }
             }
             Err(class) => {
-                let (failure, outlook) = (Failure::new(class, "x"), Outlook::default());
-                Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook }
+                let (failure, outlook) = (Failure::new(class, "x"), FailoverOptions::default());
+                Input::ModelFailed { call, attempt, failure: Box::new(failure), failover: outlook }
             }
         };
         self.driver.feed(&input);
@@ -171,12 +173,12 @@ impl Task {
     /// No request is over the window, none has an orphan, and all have the goal.
     pub(super) fn look(&self) {
         let turn = &self.driver.turn;
-        let Phase::Running(run) = &turn.phase else { panic!("nothing runs") };
-        let input = tokens_of(limits::request_bytes(run, turn) as u64);
-        let started = turn.asking().unwrap();
+        let CurrentRun::Running(run) = &turn.current else { panic!("nothing runs") };
+        let input = tokens_of(estimates::request_bytes(run, turn) as u64);
+        let started = turn.model_started().unwrap();
         let window = turn.window(run, &started.model).unwrap_or(WINDOW);
         assert!(input + started.max_tokens <= window, "{input} + {} tokens", started.max_tokens);
-        let (messages, _) = turn.render(Cursor::default());
+        let (messages, _) = turn.render(RenderCursor::default());
         let mut grammar = Grammar::default();
         messages.iter().for_each(|message| grammar.take(message).unwrap());
         assert!(content(&messages[0]).contains(GOAL), "the goal is gone");
@@ -186,14 +188,14 @@ impl Task {
     fn sought(&self) -> Option<CallId> {
         let due = self.driver.turn.due(self.driver.now);
         due.iter().find_map(|effect| match effect {
-            Effect::Seek { call, .. } if call.is_summary() => Some(*call),
-            Effect::Seek { .. }
-            | Effect::Ask { .. }
-            | Effect::Run { .. }
-            | Effect::End { .. }
-            | Effect::Await { .. }
-            | Effect::WakeAt(_)
-            | Effect::WakeAtActive(_) => None,
+            DueAction::Acquire { call, .. } if call.is_summary() => Some(*call),
+            DueAction::Acquire { .. }
+            | DueAction::CallModel { .. }
+            | DueAction::RunTool { .. }
+            | DueAction::EndTool { .. }
+            | DueAction::AwaitSubagent { .. }
+            | DueAction::WakeAt(_)
+            | DueAction::WakeAtActive(_) => None,
         })
     }
 
@@ -278,7 +280,7 @@ fn where_money_is_limited_nobody_summarises_without_a_price() {
         [(Some(price), "s/small"), (None, "p/m"), (Some(Price { up_to: Some(9), ..price }), "p/m")]
     {
         let mut task = Task::new(Summariser::Good, 0, false);
-        let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+        let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
         let spec = Arc::make_mut(&mut run.spec);
         spec.limits.budget.usd = Some(1_000_000_000);
         spec.traits[0].price = Some(price);
@@ -303,7 +305,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
         (task.driver, call)
     };
     let refused = |dimension| {
-        Input::Refused(NoAllowance {
+        Input::BudgetRefused(NoAllowance {
             account: run(1).into(),
             dimension,
             limit: 1,
@@ -315,7 +317,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     let (mut driver, _) = halted();
     let records = driver.feed(&refused(Dimension::Tokens));
     assert_eq!(records, ["summary.failed", "context.compacted"], "it is done without");
-    assert!(matches!(driver.turn.due(driver.now)[..], [Effect::Seek { call, .. }] if call.n == 0));
+    assert!(matches!(driver.turn.due(driver.now)[..], [DueAction::Acquire { call, .. }] if call.n == 0));
 
     let answered = |driver: &mut Driver, call: CallId, dimension| {
         let model = "s/small".parse().unwrap();
@@ -323,7 +325,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
         let started = driver.turn.summary_request().unwrap().started;
         let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
         let answer = Arc::new(Answer { message, finish: Finish::Stop, usage: None });
-        driver.feed_all(&[refused(dimension), Input::Answered { started, answer, plans: Arc::new([]) }])
+        driver.feed_all(&[refused(dimension), Input::Answered { started, answer, admissions: Arc::new([]) }])
     };
     let (mut driver, call) = halted();
     let records = answered(&mut driver, call, Dimension::Iterations);
@@ -336,7 +338,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
 #[test]
 fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let mut task = Task::new(Summariser::Good, 0, false);
-    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
     Arc::make_mut(compression).chain = vec!["p/m".parse().unwrap()];
     task.halts = true;
@@ -348,14 +350,14 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
     let usage = Some(Usage { input_tokens: started.bytes / 8, ..Usage::default() });
     let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
-    let records = driver.feed(&Input::Answered { started, answer, plans: Arc::new([]) });
+    let records = driver.feed(&Input::Answered { started, answer, admissions: Arc::new([]) });
     assert_eq!(records, ["summary.answered"]);
-    let Phase::Running(run) = &driver.turn.phase else { panic!("nothing runs") };
-    let (room, before) = (driver.turn.room(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
+    let CurrentRun::Running(run) = &driver.turn.current else { panic!("nothing runs") };
+    let (room, before) = (driver.turn.context_budget(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
     assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
-    assert!(run.compacting.summary.is_some());
+    assert!(run.compaction.summary.is_some());
     let due = driver.turn.due(driver.now);
-    assert!(matches!(due[..], [Effect::Seek { call, .. }] if call.n == 0), "{due:?}");
+    assert!(matches!(due[..], [DueAction::Acquire { call, .. }] if call.n == 0), "{due:?}");
 }
 
 /// A run ends with results that no request has shown, and goes on with a view that is too long: they are shown first.
@@ -381,7 +383,7 @@ fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]
         Arc::make_mut(compression).trigger = percent;
     };
     let mut task = Task::new(Summariser::Nobody, 0, false);
-    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     trigger(&mut run.spec, 100);
     Arc::make_mut(&mut run.spec).limits.wall_ms = Some(WALL);
     for iteration in 1..=21 {
@@ -392,11 +394,11 @@ fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]
     let mut driver = task.driver;
     then(&mut driver);
     driver.pass(WALL);
-    assert_eq!(driver.feed_all(&[last, &[Input::Woke]].concat()), expect);
+    assert_eq!(driver.feed_all(&[last, &[Input::TimerFired]].concat()), expect);
     trigger(&mut driver.turn.reopenable.as_mut().unwrap().spec, 50);
     let by = Raised { wall_ms: Some(WALL), ..Raised::default() };
     assert_eq!(driver.feed(&Input::Raise { run: super::run(1), by }), ["run.reopened", "context.compacted"]);
-    let (view, _) = driver.turn.render(Cursor::default());
+    let (view, _) = driver.turn.render(RenderCursor::default());
     let has = |text: &str| view.iter().any(|message| content(message).starts_with(text));
     assert_eq!((has("20: xxx"), has("21: xxx")), (false, true));
 }

@@ -12,7 +12,7 @@ use crate::{
         Parent, Raised, RunSpec, SessionId, StopReason, ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
-    turn::{Cursor, Decision, Effect, Ground, Input, Plan},
+    turn::{CallAdmission, Decision, DelegationMode, DueAction, Input, RenderCursor},
 };
 
 const DELEGATION: Delegation =
@@ -50,15 +50,15 @@ fn answer(driver: &Driver, arguments: &[&str]) -> Input {
         name: name(arguments).into(),
         arguments: (*arguments).into(),
     });
-    let plans = arguments.iter().map(|arguments| Plan::Admit {
+    let plans = arguments.iter().map(|arguments| CallAdmission::Admit {
         tool: name(arguments).into(),
         intent: EffectClass::Once.into(),
         arguments: Hash::of(arguments.as_bytes()),
     });
     let message = AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() };
     let answer = crate::model::Answer { message, finish: Finish::ToolCalls, usage: Some(Usage::default()) };
-    let started = driver.turn.asking().cloned().unwrap();
-    Input::Answered { started, answer: Arc::new(answer), plans: plans.collect() }
+    let started = driver.turn.model_started().cloned().unwrap();
+    Input::Answered { started, answer: Arc::new(answer), admissions: plans.collect() }
 }
 
 /// A run that has given these away in its first answer.
@@ -93,7 +93,7 @@ fn row(driver: &Driver, n: usize, (outcome, told): (Outcome, &str)) -> Input {
         iterations: 1,
         usage: Usage::default(),
     }));
-    Input::FromInbox { row: 7, says: Box::new(says) }
+    Input::FromInbox { row: 7, input: Box::new(says) }
 }
 
 fn ends(driver: &mut Driver, n: usize, said: (Outcome, &str)) -> Vec<&'static str> {
@@ -102,20 +102,22 @@ fn ends(driver: &mut Driver, n: usize, said: (Outcome, &str)) -> Vec<&'static st
 }
 
 fn decide(driver: &Driver, inputs: &[Input]) -> Decision {
-    let mut draft = driver.turn.draft(driver.now);
-    inputs.iter().for_each(|input| draft.feed(input));
+    let mut draft = driver.turn.start_decision(driver.now);
+    inputs.iter().for_each(|input| draft.apply_input(input));
     draft.finish()
 }
 
 /// Hears what the shell says of a call that has given tasks away.
 fn delegated(driver: &mut Driver, n: u32) -> Vec<&'static str> {
     let call = tool(1, 1, n);
-    let Some(Ground::Back(end)) = driver.turn.delegated(call) else { panic!("in the foreground") };
+    let Some(DelegationMode::Background(end)) = driver.turn.delegation_mode(call) else {
+        panic!("in the foreground")
+    };
     driver.feed(&Input::ToolEnded { call, attempt: 1, end })
 }
 
 fn last(driver: &Driver) -> String {
-    content(driver.turn.render(Cursor::default()).0.last().unwrap())
+    content(driver.turn.render(RenderCursor::default()).0.last().unwrap())
 }
 
 const ONE: &str = r#"{"goal":"look"}"#;
@@ -123,7 +125,7 @@ const TWO: &str = r#"{"tasks":[{"goal":"look"},{"goal":"read"}]}"#;
 const BEHIND: &str = r#"{"goal":"look","background":true}"#;
 const DONE: (Outcome, &str) = (Outcome::Completed, r#"{"answer":"found"}"#);
 const FAILED: (Outcome, &str) = (Outcome::Failed, r#"{"outcome":"failed"}"#);
-const AWAIT: Effect = Effect::Await { call: tool(1, 1, 1), n: 0, ends: false };
+const AWAIT: DueAction = DueAction::AwaitSubagent { call: tool(1, 1, 1), n: 0, ends: false };
 
 #[test]
 fn a_task_begins_with_its_call_and_ends_it() {
@@ -138,8 +140,8 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(decision.ledger.open, [account]);
     assert_eq!(decision.ledger.reserve[0].amounts.children, Some(1));
     assert_eq!(gives(&mut driver, &[ONE]), ["model.answered", "call.admitted", "call.started"]);
-    check(&driver, "u", &[Effect::Run { call: tool(1, 1, 1), attempt: 1 }, AWAIT]);
-    assert_eq!(driver.turn.delegated(tool(1, 1, 1)), Some(Ground::Fore));
+    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }, AWAIT]);
+    assert_eq!(driver.turn.delegation_mode(tool(1, 1, 1)), Some(DelegationMode::Foreground));
 
     let row = row(&driver, 0, DONE);
     assert_eq!(decide(&driver, std::slice::from_ref(&row)).take, [7]);
@@ -147,7 +149,7 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(driver.contents(), [DONE.1]);
     assert_eq!(driver.feed(&row), [""; 0], "what is read twice is heard once");
     assert_eq!(decide(&driver, &[row]).take, [7]);
-    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn a_result_from_the_background_is_shown_once() {
     assert_eq!(said.answer(0, EffectClass::Pure), ["model.answered"]);
     check(&said, "uct", &[AWAIT]);
     assert_eq!(ends(&mut said, 0, DONE), ["child.ended"]);
-    check(&said, "uctau", &[Effect::Seek { call: model(1, 3), attempt: 1 }]);
+    check(&said, "uctau", &[DueAction::Acquire { call: model(1, 3), attempt: 1 }]);
     assert_eq!(said.found(DONE.1), [('u', 1)]);
     assert_eq!(ends(&mut driver, 0, DONE), ["child.ended"]);
     assert_eq!(driver.found(DONE.1), []);
@@ -226,8 +228,14 @@ fn what_is_not_given_away() {
     let given = answer(&few, &[r#"{"goal":""}"#]);
     check_refused(&mut few, &[given], "it is empty");
     let (account, dimension) = (AccountId::from_bits(9), Dimension::Children);
-    let refused =
-        Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None });
+    let refused = Input::BudgetRefused(NoAllowance {
+        account,
+        dimension,
+        limit: 1,
+        spent: 0,
+        reserved: 1,
+        needed: None,
+    });
     let given = answer(&few, &[ONE]);
     check_refused(&mut few, &[refused, given], "children limit of 1 reached");
 }
@@ -258,8 +266,12 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     assert_eq!(driver.feed(&stop), ["run.stopping"]);
     driver.crash();
     let call = tool(1, 1, 1);
-    check(&driver, "u", &[Effect::End { call, attempt: 1 }, Effect::Await { call, n: 1, ends: true }]);
-    assert!(driver.turn.due(driver.now).iter().all(Effect::is_end), "also for a session at rest");
+    check(
+        &driver,
+        "u",
+        &[DueAction::EndTool { call, attempt: 1 }, DueAction::AwaitSubagent { call, n: 1, ends: true }],
+    );
+    assert!(driver.turn.due(driver.now).iter().all(DueAction::is_end), "also for a session at rest");
     assert_eq!(ends(&mut driver, 1, (Outcome::Stopped, "{}")), ["child.ended", "call.ended", "run.ended"]);
     check(&driver, "ucta", &[]);
     // With the start of the call in the same append.
@@ -270,8 +282,8 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     let mut driver = asked(DELEGATION, Limits { timeout_ms: Some(1_000), ..limits() });
     gives(&mut driver, &[ONE]);
     driver.pass(1_000);
-    assert_eq!(decide(&driver, &[Input::Woke]).send, [row_of(&driver, 0)]);
-    assert_eq!(driver.feed(&Input::Woke), ["run.stopping"]);
+    assert_eq!(decide(&driver, &[Input::TimerFired]).send, [row_of(&driver, 0)]);
+    assert_eq!(driver.feed(&Input::TimerFired), ["run.stopping"]);
     ends(&mut driver, 0, DONE);
     let Body::RunEnded(ended) = &driver.records.last().unwrap().body else { panic!() };
     assert_eq!(ended.ended.outcome, Outcome::TimedOut);
@@ -284,14 +296,20 @@ fn a_call_that_has_given_tasks_away_is_never_lost() {
     assert_eq!(driver.feed(&Input::Lost { call, attempt: 1 }), [""; 0]);
     assert_eq!(driver.feed(&Input::NeverBegun { call, attempt: 1 }), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[Effect::Run { call, attempt: 1 }, AWAIT]);
+    check(&driver, "u", &[DueAction::RunTool { call, attempt: 1 }, AWAIT]);
 }
 
 #[test]
 fn what_does_not_fit_is_not_given_away_by_a_revival() {
     let (account, dimension) = (run(1).into(), Dimension::ToolCalls);
-    let refused =
-        Input::Refused(NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None });
+    let refused = Input::BudgetRefused(NoAllowance {
+        account,
+        dimension,
+        limit: 1,
+        spent: 1,
+        reserved: 0,
+        needed: None,
+    });
     // What was refused may fit once limits are raised: it is asked for again, by then in another life.
     let by = Raised { budget: Amounts::default(), wall_ms: Some(1) };
     let mut raised = asked(DELEGATION, Limits { wall_ms: Some(60_000), ..limits() });
@@ -303,7 +321,11 @@ fn what_does_not_fit_is_not_given_away_by_a_revival() {
     }
     assert_eq!(children(&raised), []);
     assert_eq!(raised.crash(), ["session.revived"]);
-    check(&raised, "u", &[Effect::Seek { call: tool(1, 1, 1), attempt: 1 }, Effect::WakeAtActive(60_001)]);
+    check(
+        &raised,
+        "u",
+        &[DueAction::Acquire { call: tool(1, 1, 1), attempt: 1 }, DueAction::WakeAtActive(60_001)],
+    );
     let incarnation = crate::model::Incarnation { epoch: 1, revival: 9 };
     let revived = Input::Revived { incarnation, boot: "b".into() };
     let decision = decide(&raised, &[revived, refused]);
@@ -320,7 +342,7 @@ fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     delegated(&mut driver, 1);
     let (account, dimension) = (run(1).into(), Dimension::Iterations);
     let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
-    assert_eq!(driver.feed(&Input::Refused(refusal)), ["run.exhausted"]);
+    assert_eq!(driver.feed(&Input::BudgetRefused(refusal)), ["run.exhausted"]);
     driver.lease(model(1, 2), 1);
     let failed = driver.fail(FailureClass::Server);
     assert_eq!(failed, ["model.failed", "run.stopping"]);

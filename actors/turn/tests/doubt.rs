@@ -7,7 +7,7 @@ use crate::{
         Verdict, WhenInDoubt,
     },
     port::{Boot, Index, Intent},
-    turn::{Effect, Input, Plan},
+    turn::{CallAdmission, DueAction, Input},
 };
 
 const CALL: crate::model::CallId = tool(1, 1, 1);
@@ -44,8 +44,8 @@ const KNOWN: &str = r#"tool {\"a\":1} was started at 1970-01-01T00:16:40Z"#;
 #[test]
 fn the_model_is_told_what_is_known() {
     let mut driver = interrupted(WhenInDoubt::Tell);
-    assert_eq!(driver.turn.due(driver.now)[0], Effect::Run { call: CALL, attempt: 1 });
-    assert!(driver.turn.is_of_before(CALL));
+    assert_eq!(driver.turn.due(driver.now)[0], DueAction::RunTool { call: CALL, attempt: 1 });
+    assert!(driver.turn.is_of_earlier_incarnation(CALL));
     assert_eq!(driver.turn.boot_of(CALL), Boot::Same);
     assert_eq!(driver.feed(&LOST), ["call.ended"]);
     check_told(
@@ -66,7 +66,7 @@ fn what_is_found_counts_as_if_nothing_had_happened() {
 
     let mut driver = interrupted(WhenInDoubt::Tell);
     assert_eq!(driver.feed(&Input::NeverBegun { call: CALL, attempt: 1 }), ["call.lost"]);
-    assert_eq!(driver.turn.due(driver.now)[0], Effect::Seek { call: CALL, attempt: 2 });
+    assert_eq!(driver.turn.due(driver.now)[0], DueAction::Acquire { call: CALL, attempt: 2 });
     assert_eq!(driver.feed(&Input::NeverBegun { call: CALL, attempt: 1 }), [""; 0], "said twice");
 }
 
@@ -84,8 +84,8 @@ fn it_is_made_again_if_the_operator_wants_that_but_not_for_ever() {
 
 /// The state of the run's row as the last decision wrote it.
 fn state_after(driver: &Driver, input: &Input) -> Option<RunState> {
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(input);
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(input);
     let state = |index: &Index| if let Index::Run(row) = index { Some(row.state) } else { None };
     draft.finish().index.iter().rev().find_map(state)
 }
@@ -96,13 +96,13 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(state_after(&driver, &LOST), Some(RunState::Parked));
     assert_eq!(driver.feed(&LOST), ["approval.requested"]);
     let expires = driver.now.at.plus_ms(DAY);
-    assert_eq!(driver.turn.due(driver.now), [Effect::WakeAt(expires)]);
-    assert_eq!(driver.turn.parked(), Some(run(1)));
+    assert_eq!(driver.turn.due(driver.now), [DueAction::WakeAt(expires)]);
+    assert_eq!(driver.turn.parked_run(), Some(run(1)));
     // Through crashes, for hours, without its time limit of a minute running out.
     driver.pass(3_600_000);
     assert_eq!(driver.crash(), ["session.revived"]);
-    assert_eq!(driver.feed(&Input::Woke), [""; 0]);
-    let questions = driver.turn.questions();
+    assert_eq!(driver.feed(&Input::TimerFired), [""; 0]);
+    let questions = driver.turn.open_approvals();
     assert_eq!(questions.len(), 1);
     assert!(questions[0].0.question.contains("Is it to be made again?"), "{}", questions[0].0.question);
 
@@ -111,7 +111,10 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(driver.feed(&allow), ["approval.answered", "call.lost"]);
     assert_eq!(driver.feed(&allow), [""; 0], "answered twice");
     let due = driver.turn.due(driver.now);
-    assert_eq!(due, [Effect::Seek { call: CALL, attempt: 2 }, Effect::WakeAtActive(60_000 + 3_600_000)]);
+    assert_eq!(
+        due,
+        [DueAction::Acquire { call: CALL, attempt: 2 }, DueAction::WakeAtActive(60_000 + 3_600_000)]
+    );
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn a_no_is_told_to_the_model_and_so_is_silence() {
     let mut driver = interrupted(WhenInDoubt::Ask);
     driver.feed(&LOST);
     driver.pass(DAY);
-    assert_eq!(driver.feed(&Input::Woke), ["approval.answered", "call.ended"]);
+    assert_eq!(driver.feed(&Input::TimerFired), ["approval.answered", "call.ended"]);
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has not answered"]);
 }
 
@@ -137,11 +140,11 @@ fn what_has_expired_can_not_be_answered_and_is_found_answered_by_the_next_proces
     driver.feed(&LOST);
     driver.pass(DAY);
     let allow = Input::Decided { call: CALL, verdict: Verdict::Allow };
-    assert!(!driver.turn.draft(driver.now).asks(CALL));
+    assert!(!driver.turn.start_decision(driver.now).needs_approval(CALL));
     assert_eq!(driver.feed(&allow), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has not answered"]);
-    assert_eq!(driver.turn.parked(), None);
+    assert_eq!(driver.turn.parked_run(), None);
 }
 
 #[test]
@@ -163,11 +166,11 @@ fn a_run_is_parked_when_nothing_else_of_it_is_under_way() {
     assert_eq!(driver.permit_all(), [1, 2]);
     driver.crash();
     driver.feed(&LOST);
-    assert_eq!(driver.turn.parked(), None, "the other one goes on");
+    assert_eq!(driver.turn.parked_run(), None, "the other one goes on");
     let other = Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end: CallEnd::ok("x") };
     assert_eq!(state_after(&driver, &other), Some(RunState::Parked));
     driver.feed(&other);
-    assert_eq!(driver.turn.parked(), Some(run(1)));
+    assert_eq!(driver.turn.parked_run(), Some(run(1)));
 }
 
 /// What the model reads after a call of a shell, a crash, and a start on this boot so much later.
@@ -177,7 +180,7 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: false };
-    let plan = Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
     driver.answer_planned("", Finish::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
     driver.feed(&Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("done") });
@@ -242,8 +245,8 @@ fn what_never_began_gives_way_to_a_message() {
 fn what_never_began_is_not_booked() {
     let mut driver = interrupted(WhenInDoubt::Tell);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&Input::NeverBegun { call: CALL, attempt: 1 });
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&Input::NeverBegun { call: CALL, attempt: 1 });
     let decision = draft.finish();
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.lost", "call.ended", "run.ended"]);
@@ -258,7 +261,7 @@ fn a_command_whose_end_nobody_recorded_may_have_written_too() {
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true };
-    let plan = Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
     driver.answer_planned("", Finish::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
     driver.crash_into("another");

@@ -6,7 +6,7 @@ use crate::{
         Body, CallEnd, EffectClass, Failure, FailureClass, Limits, NotAnswered, Now, Past, Timestamp, WhyNot,
     },
     policy::Standing,
-    turn::{Effect, Input, Outlook},
+    turn::{DueAction, FailoverOptions, Input},
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
     driver.pass(60_000);
     driver.lease(model(1, 1), 2);
     assert_eq!(driver.fail(FailureClass::Auth), ["model.failed"]);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 3 }]);
+    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 3 }]);
     driver.lease(model(1, 1), 3);
     driver.crash();
     assert_eq!(chain(&driver), ["q/n"], "also after a crash");
@@ -59,7 +59,7 @@ fn check_outlook(class: FailureClass, links: &[Standing], expect: Option<(u64, O
     let limits = Limits { max_tokens: 100, ..Limits::default() };
     driver.submit_to(&["p/m", "q/n", "r/o"], 1, (limits, Past::default()));
     driver.lease(model(1, 1), 1);
-    let outlook = Outlook { links: links.to_vec(), ..Outlook::default() };
+    let outlook = FailoverOptions { links: links.to_vec(), ..FailoverOptions::default() };
     driver.fail_with(class.clone(), outlook);
     let failed = driver.records.iter().find_map(|record| {
         let Body::ModelFailed(failed) = &record.body else { return None };
@@ -114,20 +114,20 @@ fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
     }
     assert_eq!(records, ["model.waiting"]);
     let until = until.unwrap();
-    check(&driver, "u", &[Effect::WakeAt(until)]);
+    check(&driver, "u", &[DueAction::WakeAt(until)]);
     // A minute of it is over when the process dies; the next one waits for the rest.
     driver.pass(60_000);
     driver.crash();
-    check(&driver, "u", &[Effect::WakeAt(until)]);
+    check(&driver, "u", &[DueAction::WakeAt(until)]);
     driver.now = Now { at: until, active_ms: driver.now.active_ms + 60_000 };
-    assert_eq!(driver.feed(&Input::Woke), [""; 0], "waiting does not count for the timeout");
+    assert_eq!(driver.feed(&Input::TimerFired), [""; 0], "waiting does not count for the timeout");
     let due = driver.turn.due(driver.now);
-    assert_eq!(due[0], Effect::Seek { call: model(1, 1), attempt: 1 });
+    assert_eq!(due[0], DueAction::Acquire { call: model(1, 1), attempt: 1 });
     driver.lease(model(1, 1), 1);
     driver.pass(9_999);
-    assert_eq!(driver.feed(&Input::Woke), [""; 0]);
+    assert_eq!(driver.feed(&Input::TimerFired), [""; 0]);
     driver.pass(1);
-    assert_eq!(driver.feed(&Input::Woke), ["run.stopping", "model.failed", "run.ended"]);
+    assert_eq!(driver.feed(&Input::TimerFired), ["run.stopping", "model.failed", "run.ended"]);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn step(driver: &mut Driver, iteration: u32) {
 /// Likewise, and it has no allowance for that.
 fn exhausted() -> Driver {
     let mut driver = worked(with(Amounts::default()));
-    assert_eq!(driver.feed(&Input::Refused(refusal())), ["run.exhausted"]);
+    assert_eq!(driver.feed(&Input::BudgetRefused(refusal())), ["run.exhausted"]);
     driver
 }
 
@@ -58,7 +58,7 @@ fn ended(driver: &Driver) -> Option<&RunEnded> {
 }
 
 fn prompt(driver: &Driver) -> String {
-    driver.turn.postscript().map_or_else(String::new, |postscript| postscript.prompt.to_string())
+    driver.turn.transient_prompt().map_or_else(String::new, |postscript| postscript.prompt.to_string())
 }
 
 /// The run has ended for want of what was refused first, after one iteration; the next one reads this.
@@ -81,7 +81,7 @@ fn check_end(driver: &Driver, expect: &str) {
 fn the_model_is_asked_once_more_for_what_it_has() {
     let mut driver = exhausted();
     driver.crash();
-    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
     let started = last_started(&driver).unwrap();
     assert_eq!((started.max_tokens, started.reserved.iterations), (4_096, None));
@@ -121,7 +121,10 @@ fn it_is_a_single_attempt() {
     let (call, attempt) = (model(1, 2), 1);
     let ask = |driver: &mut Driver| driver.lease(call, attempt);
     check(&|driver| driver.feed(&Input::NoLease { call, attempt, skipped: [].into() }), &["run.ended"]);
-    check(&|driver| driver.feed(&Input::Refused(refused(run(1).into(), Dimension::Tokens))), &["run.ended"]);
+    check(
+        &|driver| driver.feed(&Input::BudgetRefused(refused(run(1).into(), Dimension::Tokens))),
+        &["run.ended"],
+    );
     for class in [FailureClass::Overloaded, FailureClass::Network, FailureClass::Auth] {
         let fails = |driver: &mut Driver| {
             ask(driver);
@@ -202,9 +205,9 @@ fn an_exhausted_run_can_be_stopped_and_times_out() {
     );
 
     let mut driver = worked(Limits { timeout_ms: Some(10), ..with(Amounts::default()) });
-    driver.feed(&Input::Refused(refusal()));
+    driver.feed(&Input::BudgetRefused(refusal()));
     driver.pass(10);
-    assert_eq!(driver.feed(&Input::Woke), ["run.ended"]);
+    assert_eq!(driver.feed(&Input::TimerFired), ["run.ended"]);
     assert_eq!(ended(&driver).map(|ended| ended.ended.outcome), Some(Outcome::TimedOut));
 }
 
@@ -231,13 +234,13 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
         driver.answer(3, EffectClass::Pure);
         driver.feed(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
         assert_eq!(
-            driver.feed(&Input::Refused(limit.clone())),
+            driver.feed(&Input::BudgetRefused(limit.clone())),
             ["run.exhausted", "call.ended", "call.ended"]
         );
-        check(&driver, "u", &[Effect::Run { call: tool(1, 1, 2), attempt: 1 }]);
+        check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 2), attempt: 1 }]);
         driver
     };
-    let grace = [Effect::Seek { call: model(1, 2), attempt: 1 }];
+    let grace = [DueAction::Acquire { call: model(1, 2), attempt: 1 }];
     let mut driver = begin();
     let end = CallEnd::ok("found");
     assert_eq!(driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end }), ["call.ended"]);
@@ -275,8 +278,8 @@ fn it_is_a_call_of_its_own_behind_attempts_that_failed() {
     driver.fail(FailureClass::Server);
     driver.pass(60_000);
     let limit = refused(run(1).into(), Dimension::Tokens);
-    assert_eq!(driver.feed(&Input::Refused(limit.clone())), ["run.exhausted"]);
-    check(&driver, "uct", &[Effect::Seek { call: model(1, 3), attempt: 1 }]);
+    assert_eq!(driver.feed(&Input::BudgetRefused(limit.clone())), ["run.exhausted"]);
+    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 3), attempt: 1 }]);
     driver.lease(model(1, 3), 1);
     driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
     let ended = ended(&driver).unwrap();
@@ -290,23 +293,23 @@ fn whose_limit_it_is() {
     let mut driver = worked(with(Amounts::default()));
     // That of an account above is one too; that of another run of the session is not.
     let above = refused(AccountId::from_bits(99), Dimension::Usd);
-    assert_eq!(driver.clone().feed(&Input::Refused(above.clone())), ["run.exhausted"]);
+    assert_eq!(driver.clone().feed(&Input::BudgetRefused(above.clone())), ["run.exhausted"]);
     driver.submit(2, Limits::default());
-    assert_eq!(driver.feed(&Input::Refused(refused(run(2).into(), Dimension::Usd))), [""; 0]);
-    driver.feed(&Input::Refused(above.clone()));
+    assert_eq!(driver.feed(&Input::BudgetRefused(refused(run(2).into(), Dimension::Usd))), [""; 0]);
+    driver.feed(&Input::BudgetRefused(above.clone()));
     let told = prompt(&driver);
     assert!(told.contains("a limit that it shares with others of $0.000000001 is reached"), "{told}");
 
     // Without an answer there is nothing to ask for; and subagents are not needed for one.
     let mut driver = Driver::new();
     driver.submit(1, Limits::default());
-    assert_eq!(driver.feed(&Input::Refused(above.clone())), ["run.ended"]);
+    assert_eq!(driver.feed(&Input::BudgetRefused(above.clone())), ["run.ended"]);
     // A run that begins with this very decision was not refused by an account above: it will be, if it is.
     let mut driver = worked(with(Amounts::default()));
     driver.submit(2, Limits::default());
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&Input::Refused(above));
-    draft.feed(&Input::Stop { run: Some(run(1)), reason: StopReason::Command });
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&Input::BudgetRefused(above));
+    draft.apply_input(&Input::Stop { run: Some(run(1)), reason: StopReason::Command });
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["run.ended"]);
 }
@@ -316,9 +319,9 @@ fn a_text_that_was_cut_off_is_brought_to_its_end() {
     let mut driver = worked(with(Amounts::default()));
     driver.lease(model(1, 2), 1);
     driver.answer_with("The first ", 0, Finish::Length, EffectClass::Pure);
-    driver.feed(&Input::Refused(refusal()));
+    driver.feed(&Input::BudgetRefused(refusal()));
     driver.crash();
-    let postscript = driver.turn.postscript().unwrap();
+    let postscript = driver.turn.transient_prompt().unwrap();
     assert_eq!(postscript.partial.map(|partial| partial.text.clone()).as_deref(), Some("The first "));
     let (goes_on, farewell) = postscript.prompt.split_once("\n\n").unwrap();
     assert!(
@@ -336,7 +339,7 @@ fn second_asks(tokens: u64, max_tokens: u64) -> (Option<u64>, Vec<&'static str>)
     let mut driver = worked(Limits { max_tokens, ..with(budget) });
     let kinds = driver.lease(model(1, 2), 1);
     let started = last_started(&driver).unwrap();
-    let used = driver.turn.asking().is_some().then_some(started.max_tokens);
+    let used = driver.turn.model_started().is_some().then_some(started.max_tokens);
     assert_eq!(started.reserved.iterations.is_none(), kinds.len() == 2);
     // Whatever it is, it is within the limit.
     assert!(started.reserved.tokens.unwrap() + 10 <= tokens, "{started:?}");
@@ -401,11 +404,11 @@ fn a_first_call_needs_no_room_behind_it() {
         let mut driver = Driver::new();
         driver.submit(1, with(budget));
         assert_eq!(driver.lease(model(1, 1), 1), ["model.started"]);
-        assert_eq!(driver.turn.asking().unwrap().max_tokens, tokens - 2);
+        assert_eq!(driver.turn.model_started().unwrap().max_tokens, tokens - 2);
         assert_eq!(driver.fail(FailureClass::Overloaded), ["model.failed"]);
         driver.pass(60_000);
         assert_eq!(driver.lease(model(1, 1), 2), ["model.started"]);
-        assert_eq!(driver.turn.asking().unwrap().max_tokens, tokens - 2);
+        assert_eq!(driver.turn.model_started().unwrap().max_tokens, tokens - 2);
     }
 }
 

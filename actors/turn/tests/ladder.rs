@@ -6,7 +6,7 @@ use crate::{
         AssistantMessage, Body, CallEnd, EffectClass, FailureClass, Finish, Hash, Limits, Message,
         ModelAnswered, ModelStarted, Past, RetryPolicy, ToolCall,
     },
-    turn::{Cursor, Input, Plan},
+    turn::{CallAdmission, Input, RenderCursor},
 };
 
 /// An answer: what is said, what was thought, the tools that are called, and why it ends.
@@ -56,7 +56,8 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
         opaque: None,
     };
     let (intent, arguments) = (EffectClass::Pure.into(), Hash::of(b"{}"));
-    let plan = |tool: &&str| Plan::Admit { tool: (*tool).into(), intent: Clone::clone(&intent), arguments };
+    let plan =
+        |tool: &&str| CallAdmission::Admit { tool: (*tool).into(), intent: Clone::clone(&intent), arguments };
     driver.answer_message(message, finish, tools.iter().map(plan).collect());
     for n in driver.permit_all() {
         let call = tool(1, iteration, n);
@@ -68,7 +69,7 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
 fn came_to(driver: &Driver) -> String {
     if let Some(Body::RunEnded(ended)) = driver.records.last().map(|record| &record.body) {
         let ended = ended.ended.to_string();
-        let (messages, _) = driver.turn.render(Cursor::default());
+        let (messages, _) = driver.turn.render(RenderCursor::default());
         return match (ended.as_str(), messages.last()) {
             ("completed", Some(Message::Assistant(said))) => format!("completed: {}", said.text),
             (ended, _) => ended.split(':').next().unwrap_or_default().to_owned(),
@@ -84,7 +85,7 @@ fn came_to(driver: &Driver) -> String {
 
 /// What the next request says behind the view.
 fn asked_for(driver: &Driver) -> String {
-    let Some(postscript) = driver.turn.postscript() else { return "nothing".into() };
+    let Some(postscript) = driver.turn.transient_prompt() else { return "nothing".into() };
     let prompt = &postscript.prompt;
     let thoughts = prompt.split_once("<thoughts>\n").and_then(|(_, rest)| rest.split_once("\n</thoughts>"));
     let what = match thoughts {

@@ -22,7 +22,7 @@ fn asked(driver: &Driver) -> ModelStarted {
 
 /// The model makes a call, or says its last word; its provider says so much of the request.
 fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
-    let plan = |n: usize| Plan::Admit {
+    let plan = |n: usize| CallAdmission::Admit {
         tool: "tool".into(),
         intent: EffectClass::Idempotent.into(),
         arguments: Hash::of(&n.to_le_bytes()),
@@ -30,9 +30,9 @@ fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
     let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: "{}".into() };
     let text = if calls == 0 { "done" } else { "" }.into();
     let message = AssistantMessage { text, calls: (0..calls).map(call).collect(), ..Default::default() };
-    let started = Arc::clone(driver.turn.asking().expect("a model is asked"));
+    let started = Arc::clone(driver.turn.model_started().expect("a model is asked"));
     let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
-    Input::Answered { started, answer, plans: (0..calls).map(plan).collect() }
+    Input::Answered { started, answer, admissions: (0..calls).map(plan).collect() }
 }
 
 fn tell(driver: &mut Driver, calls: usize, usage: Option<Usage>) {
@@ -43,7 +43,7 @@ fn tell(driver: &mut Driver, calls: usize, usage: Option<Usage>) {
 fn return_all(driver: &mut Driver, content: &str) {
     driver.permit_all();
     for effect in driver.turn.due(driver.now) {
-        if let Effect::Run { call, attempt } = effect {
+        if let DueAction::RunTool { call, attempt } = effect {
             driver.feed(&Input::ToolEnded { call, attempt, end: CallEnd::ok(content) });
         }
     }
@@ -189,16 +189,21 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
     });
     driver.lease(model(1, 1), 1);
     let first = asked(&driver);
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&match said {
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&match said {
         Ok(usage) => answer(&driver, 1, usage),
         Err(limit) => {
             let failure = Failure::new(FailureClass::ContextTooLong { limit }, "x");
             let (call, attempt) = (first.call, first.attempt);
-            Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook: Outlook::default() }
+            Input::ModelFailed {
+                call,
+                attempt,
+                failure: Box::new(failure),
+                failover: FailoverOptions::default(),
+            }
         }
     });
-    draft.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    draft.apply_input(&Input::Stop { run: None, reason: StopReason::Command });
     let index = draft.finish().index;
     assert!(index.iter().any(|index| matches!(index, Index::Run(row) if row.ended.is_some())), "{index:?}");
     let rows = index.into_iter().filter_map(|index| match index {
@@ -238,8 +243,8 @@ fn what_a_list_of_models_has_told_is_in_the_row_when_the_run_ends() {
             spec.learn(known);
             assert_eq!(spec.traits_of(&spec.chain[0]).window, window);
         });
-        let mut draft = driver.turn.draft(driver.now);
-        draft.feed(&Input::Stop { run: None, reason: StopReason::Command });
+        let mut draft = driver.turn.start_decision(driver.now);
+        draft.apply_input(&Input::Stop { run: None, reason: StopReason::Command });
         let rows = draft.finish().index.into_iter().filter_map(|index| match index {
             Index::Model(row) => Some(row),
             Index::Run(_) | Index::Session(_) => None,
@@ -261,8 +266,8 @@ fn listed(driver: &mut Driver, n: u128, density: Option<Density>, tokens: u64) -
         spec.traits = vec![ModelTraits { density, ..ModelTraits::default() }];
     });
     driver.lease(model(n, 1), 1);
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&answer(driver, 0, Some(used(tokens, 0))));
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&answer(driver, 0, Some(used(tokens, 0))));
     tell(driver, 0, Some(used(tokens, 0)));
     let rows = draft.finish().index.into_iter().filter_map(|index| match index {
         Index::Model(row) => Some(row.density),

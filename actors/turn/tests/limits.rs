@@ -141,7 +141,7 @@ fn what_tools_say_is_reserved() {
     let reserved = |schema_bytes| {
         let mut driver = priced(&[DEAR], None, schema_bytes);
         driver.lease(model(1, 1), 1);
-        driver.turn.asking().unwrap().reserved.tokens.unwrap()
+        driver.turn.model_started().unwrap().reserved.tokens.unwrap()
     };
     assert_eq!(reserved(4_000), reserved(0) + 1_250);
 }
@@ -152,7 +152,7 @@ fn an_answer_costs_the_same_in_time_and_late() {
     let check = |price: Price, usd: Option<u64>| {
         let mut driver = priced(&[price], usd, 0);
         driver.lease(model(1, 1), 1);
-        let started = Arc::clone(driver.turn.asking().unwrap());
+        let started = Arc::clone(driver.turn.model_started().unwrap());
         let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
         let in_time = started.spent(Some(&usage)).usd;
         driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
@@ -161,7 +161,7 @@ fn an_answer_costs_the_same_in_time_and_late() {
             finish: Finish::Stop,
             usage: Some(usage),
         });
-        driver.feed(&Input::Answered { started, answer, plans: [].into() });
+        driver.feed(&Input::Answered { started, answer, admissions: [].into() });
         let late = driver.records.iter().find_map(|record| {
             let Body::LateSettled(late) = &record.body else { return None };
             late.spent().usd
@@ -177,8 +177,8 @@ fn an_answer_costs_the_same_in_time_and_late() {
 fn a_call_that_was_never_made_costs_nothing_and_is_made() {
     let mut driver = priced(&[DEAR], Some(1 << 40), 0);
     driver.lease(model(1, 1), 1);
-    let mut draft = driver.turn.draft(driver.now);
-    draft.feed(&Input::NeverBegun { call: model(1, 1), attempt: 1 });
+    let mut draft = driver.turn.start_decision(driver.now);
+    draft.apply_input(&Input::NeverBegun { call: model(1, 1), attempt: 1 });
     let settled = draft.finish().ledger.settle;
     let spent = Amounts { iterations: Some(1), ..Amounts::default() };
     assert_eq!(settled.iter().map(|settle| settle.spent).collect::<Vec<_>>(), [spent]);

@@ -27,11 +27,11 @@ use crate::{
         Hash, Incarnation, Limits, Message, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp,
         ToolCall, Usage,
     },
-    turn::{Cursor, Dormant, Effect, Input, Outlook, Plan, Turn},
+    turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
 
 /// What the model would read, a letter for each message, and what is due.
-fn check(driver: &Driver, view: &str, due: &[Effect]) {
+fn check(driver: &Driver, view: &str, due: &[DueAction]) {
     assert_eq!(driver.view(), view);
     assert_eq!(driver.turn.due(driver.now), due);
 }
@@ -51,7 +51,7 @@ impl Driver {
     /// A session that was just opened.
     pub(super) fn new() -> Self {
         let session = SessionId::from_bits(1);
-        let turn = Dormant::empty(session).awake(&[]);
+        let turn = ReplayedSession::empty(session).into_turn(&[]);
         let now = Now { at: Timestamp(1_000_000), active_ms: 0 };
         let mut driver = Self { turn, records: Vec::new(), now, in_doubt: Doubt::default(), revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
@@ -107,7 +107,7 @@ impl Driver {
         let (spec, history) = (Arc::new(spec), Arc::new(history));
         let submitted =
             Input::Submitted { run: run(n), input, images: Arc::default(), history, spec, key: None };
-        match self.turn.draft(self.now).refuses(&submitted) {
+        match self.turn.start_decision(self.now).has_history_conflict(&submitted) {
             true => Vec::new(),
             false => self.feed(&submitted),
         }
@@ -138,9 +138,9 @@ impl Driver {
 
     /// Likewise, on this boot of the machine.
     pub(super) fn crash_into(&mut self, boot: &str) -> Vec<&'static str> {
-        let mut dormant = Dormant::empty(SessionId::from_bits(1));
+        let mut dormant = ReplayedSession::empty(SessionId::from_bits(1));
         self.records.iter().for_each(|record| dormant.fold(record));
-        self.turn = dormant.awake(&[]);
+        self.turn = dormant.into_turn(&[]);
         self.revivals += 1;
         let incarnation = Incarnation { epoch: 1, revival: self.revivals };
         self.feed(&Input::Revived { incarnation, boot: boot.into() })
@@ -168,7 +168,7 @@ impl Driver {
         finish: Finish,
         effect: EffectClass,
     ) -> Vec<&'static str> {
-        let plan = |n: usize| Plan::Admit {
+        let plan = |n: usize| CallAdmission::Admit {
             tool: "tool".into(),
             intent: effect.into(),
             arguments: Hash::of(&n.to_le_bytes()),
@@ -181,7 +181,7 @@ impl Driver {
         &mut self,
         text: &str,
         finish: Finish,
-        plans: Vec<Plan>,
+        plans: Vec<CallAdmission>,
     ) -> Vec<&'static str> {
         let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: r#"{"a":1}"#.into() };
         let message = AssistantMessage {
@@ -197,49 +197,56 @@ impl Driver {
         &mut self,
         message: AssistantMessage,
         finish: Finish,
-        plans: Vec<Plan>,
+        plans: Vec<CallAdmission>,
     ) -> Vec<&'static str> {
-        let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
+        let Some(started) = self.turn.model_started().cloned() else { return Vec::new() };
         let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
         let answer = Arc::new(Answer { message, finish, usage });
-        self.feed(&Input::Answered { started, answer, plans: plans.into() })
+        self.feed(&Input::Answered { started, answer, admissions: plans.into() })
     }
 
     /// Gives every call that is due its permit, and says which calls are under way.
     pub(super) fn permit_all(&mut self) -> Vec<u32> {
         for effect in self.turn.due(self.now) {
-            if let Effect::Seek { call, attempt } = effect
+            if let DueAction::Acquire { call, attempt } = effect
                 && call.n > 0
             {
                 self.feed(&Input::Permitted { call, attempt });
             }
         }
         let due = self.turn.due(self.now).into_iter();
-        due.filter_map(|effect| if let Effect::Run { call, .. } = effect { Some(call.n) } else { None })
-            .collect()
+        due.filter_map(
+            |effect| if let DueAction::RunTool { call, .. } = effect { Some(call.n) } else { None },
+        )
+        .collect()
     }
 
     pub(super) fn fail(&mut self, class: FailureClass) -> Vec<&'static str> {
-        self.fail_with(class, Outlook::default())
+        self.fail_with(class, FailoverOptions::default())
     }
 
     /// Likewise, where the gates say this of the chain.
-    pub(super) fn fail_with(&mut self, class: FailureClass, outlook: Outlook) -> Vec<&'static str> {
-        let Some(started) = self.turn.asking().cloned() else { return Vec::new() };
+    pub(super) fn fail_with(&mut self, class: FailureClass, outlook: FailoverOptions) -> Vec<&'static str> {
+        let Some(started) = self.turn.model_started().cloned() else { return Vec::new() };
         let (call, attempt) = (started.call, started.attempt);
-        self.feed(&Input::ModelFailed { call, attempt, failure: Box::new(Failure::new(class, "x")), outlook })
+        self.feed(&Input::ModelFailed {
+            call,
+            attempt,
+            failure: Box::new(Failure::new(class, "x")),
+            failover: outlook,
+        })
     }
 
     /// The message of the view that has a text in it: its letter and how often the text stands in it.
     pub(super) fn found(&self, text: &str) -> Vec<(char, usize)> {
-        let (messages, _) = self.turn.render(Cursor::default());
+        let (messages, _) = self.turn.render(RenderCursor::default());
         let found = messages.iter().map(|message| (letter(message), content(message).matches(text).count()));
         found.filter(|(_, times)| *times > 0).collect()
     }
 
     /// The results in the view.
     pub(super) fn contents(&self) -> Vec<String> {
-        let (messages, _) = self.turn.render(Cursor::default());
+        let (messages, _) = self.turn.render(RenderCursor::default());
         let content = |message: Message| match message {
             Message::Tool { content, .. } => Some(content.whole().to_string()),
             Message::System(_) | Message::User(_) | Message::Assistant(_) => None,
@@ -272,7 +279,7 @@ pub(super) fn said(id: u128) -> String {
 
 /// A letter for each message of the view: u(ser), a(ssistant), c (assistant with calls), t(ool).
 pub(super) fn letters(turn: &Turn) -> String {
-    turn.render(Cursor::default()).0.iter().map(letter).collect()
+    turn.render(RenderCursor::default()).0.iter().map(letter).collect()
 }
 
 fn letter(message: &Message) -> char {

@@ -9,7 +9,7 @@ use crate::{
         Raise, Raised, RunState, SessionId, StopReason,
     },
     port::Index,
-    turn::{Cursor, Effect, Input, NotRaised},
+    turn::{DueAction, Input, RaiseError, RenderCursor},
 };
 
 const WALL: u64 = 1_000;
@@ -37,7 +37,7 @@ fn stop(n: u128) -> Input {
 
 fn refusal() -> Input {
     let (account, dimension) = (run(1).into(), Dimension::Tokens);
-    Input::Refused(NoAllowance { account, dimension, limit: 5, spent: 5, reserved: 0, needed: None })
+    Input::BudgetRefused(NoAllowance { account, dimension, limit: 5, spent: 5, reserved: 0, needed: None })
 }
 
 /// A run that has made one iteration with a tool call in its time, and has then run out of that.
@@ -46,7 +46,7 @@ fn out_of_time() -> Driver {
     driver.submit(1, limits());
     acts(&mut driver);
     driver.pass(WALL);
-    assert_eq!(driver.feed(&Input::Woke), ["run.ended"]);
+    assert_eq!(driver.feed(&Input::TimerFired), ["run.ended"]);
     driver
 }
 
@@ -64,20 +64,20 @@ fn a_run_that_nobody_was_asked_for_has_no_last_word() {
     driver.pass(WALL);
     let lease = Input::Leased { call: model(1, 1), attempt: 1, model: "p/m".parse().unwrap() };
     let given_up = ["model.started", "run.stopping", "model.failed", "run.ended"];
-    assert_eq!(driver.feed_all(&[lease, Input::Woke]), given_up);
+    assert_eq!(driver.feed_all(&[lease, Input::TimerFired]), given_up);
     assert_eq!(driver.feed(&raise(1, wall(WALL))), ["run.reopened"]);
     assert_eq!(driver.feed(&refusal()), ["run.ended"]);
 }
 
 fn last(driver: &Driver) -> String {
-    content(driver.turn.render(Cursor::default()).0.last().unwrap())
+    content(driver.turn.render(RenderCursor::default()).0.last().unwrap())
 }
 
 /// What becomes of raising run `n`: the records, or why there are none.
 #[track_caller]
-fn check(driver: &Driver, n: u128, by: Raised, expect: Result<&[&str], &NotRaised>) {
+fn check(driver: &Driver, n: u128, by: Raised, expect: Result<&[&str], &RaiseError>) {
     let mut driver = driver.clone();
-    let can = driver.turn.draft(driver.now).can_raise(run(n), &by);
+    let can = driver.turn.start_decision(driver.now).can_raise(run(n), &by);
     let made = driver.feed(&raise(n, by));
     match expect {
         Ok(expect) => assert_eq!((can, made), (Ok(()), expect.to_vec())),
@@ -95,7 +95,7 @@ fn a_run_that_has_used_up_its_budget_goes_on_where_it_was() {
     assert!(last(&driver).contains("raised by 300ms of active time"), "{}", last(&driver));
     // All that it has used counts on, and nothing of the time in which it had ended.
     let end = driver.now.active_ms + 300;
-    let due = [Effect::Seek { call: model(1, 2), attempt: 1 }, Effect::WakeAtActive(end)];
+    let due = [DueAction::Acquire { call: model(1, 2), attempt: 1 }, DueAction::WakeAtActive(end)];
     super::check(&driver, "uctau", &due);
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
     assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended"]);
@@ -116,9 +116,9 @@ fn it_may_use_up_its_budget_again_and_again() {
         };
         assert_eq!(reopened.leg, leg);
         driver.pass(299);
-        assert_eq!(driver.feed(&Input::Woke), [""; 0]);
+        assert_eq!(driver.feed(&Input::TimerFired), [""; 0]);
         driver.pass(1);
-        assert_eq!(driver.feed(&Input::Woke), ["run.ended"]);
+        assert_eq!(driver.feed(&Input::TimerFired), ["run.ended"]);
     }
     assert_eq!(driver.view(), "uctauauaua");
 }
@@ -131,7 +131,7 @@ fn a_crash_takes_nothing_away() {
     assert_eq!(driver.feed(&raise(1, wall(300))), ["run.reopened"]);
     assert_eq!(driver.crash(), ["session.revived"]);
     let end = driver.now.active_ms + 300;
-    assert!(driver.turn.due(driver.now).contains(&Effect::WakeAtActive(end)));
+    assert!(driver.turn.due(driver.now).contains(&DueAction::WakeAtActive(end)));
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
 }
 
@@ -153,7 +153,7 @@ fn limits_of_a_run_that_has_not_ended_are_raised_at_once() {
     let expect = (Some(15), Some(100_000), None, Some(WALL + 500));
     assert_eq!(now(&driver), expect);
     driver.pass(1);
-    assert_eq!(driver.feed(&Input::Woke), [""; 0], "there is more time now");
+    assert_eq!(driver.feed(&Input::TimerFired), [""; 0], "there is more time now");
     driver.feed(&stop(1));
     assert_eq!(driver.turn.current().map(|(id, _)| id), Some(run(2)));
     assert_eq!(now(&driver), expect);
@@ -163,8 +163,8 @@ fn limits_of_a_run_that_has_not_ended_are_raised_at_once() {
 fn what_cannot_be_raised_is_told_with_the_reason() {
     let driver = out_of_time();
     check(&driver, 1, wall(1), Ok(&["run.reopened"]));
-    check(&driver, 9, wall(1), Err(&NotRaised::GoneOn));
-    let limits = NotRaised::NoLimit("iterations, tokens, wall".into());
+    check(&driver, 9, wall(1), Err(&RaiseError::Superseded));
+    let limits = RaiseError::NoLimit("iterations, tokens, wall".into());
     let tool_calls =
         Raised { budget: Amounts { tool_calls: Some(3), ..Amounts::default() }, ..Raised::default() };
     check(&driver, 1, tool_calls, Err(&limits));
@@ -172,15 +172,15 @@ fn what_cannot_be_raised_is_told_with_the_reason() {
     // Another run was accepted, whether or not it came to anything.
     let mut gone_on = driver.clone();
     gone_on.submit(2, self::limits());
-    check(&gone_on, 1, wall(1), Err(&NotRaised::GoneOn));
+    check(&gone_on, 1, wall(1), Err(&RaiseError::Superseded));
     gone_on.feed(&stop(2));
-    check(&gone_on, 1, wall(1), Err(&NotRaised::GoneOn));
+    check(&gone_on, 1, wall(1), Err(&RaiseError::Superseded));
     // It goes on already: more is added to that leg.
     let mut again = driver.clone();
     again.feed(&raise(1, wall(1)));
     check(&again, 1, wall(1), Ok(&["budget.raised"]));
     again.feed(&stop(1));
-    check(&again, 1, wall(1), Err(&NotRaised::GoneOn));
+    check(&again, 1, wall(1), Err(&RaiseError::Superseded));
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn a_run_that_waits_for_its_calls_to_end_is_not_raised() {
     driver.answer(1, EffectClass::Pure);
     driver.permit_all();
     driver.pass(WALL);
-    assert_eq!(driver.feed(&Input::Woke), ["run.stopping"]);
-    check(&driver, 1, wall(1), Err(&NotRaised::Ending));
+    assert_eq!(driver.feed(&Input::TimerFired), ["run.stopping"]);
+    check(&driver, 1, wall(1), Err(&RaiseError::Ending));
 }
 
 #[test]
@@ -209,15 +209,15 @@ fn what_a_parent_has_heard_of_is_over() {
     }
     driver.records = records;
     driver.crash();
-    check(&driver, 1, wall(1), Err(&NotRaised::Taken));
+    check(&driver, 1, wall(1), Err(&RaiseError::ResultDelivered));
 }
 
 #[test]
 fn the_account_and_the_row_say_so_too() {
     let driver = out_of_time();
-    let mut draft = driver.turn.draft(driver.now);
+    let mut draft = driver.turn.start_decision(driver.now);
     let more = Amounts { iterations: Some(2), usd: Some(9), ..Amounts::default() };
-    draft.feed(&raise(1, Raised { budget: more, wall_ms: Some(5) }));
+    draft.apply_input(&raise(1, Raised { budget: more, wall_ms: Some(5) }));
     let decision = draft.finish();
     let by = Amounts { iterations: Some(2), ..Amounts::default() };
     let ledger = Ledger { raise: vec![Raise { account: run(1).into(), by }], ..Ledger::default() };
@@ -232,13 +232,13 @@ fn what_was_refused_is_tried_again_with_more() {
     for raise_first in [false, true] {
         let mut driver = Driver::new();
         driver.submit(1, limits());
-        let mut draft = driver.turn.draft(driver.now);
+        let mut draft = driver.turn.start_decision(driver.now);
         let mut inputs = [refusal(), raise(1, iterations(1))];
         if raise_first {
             inputs.reverse();
         }
-        inputs.iter().for_each(|input| draft.feed(input));
-        assert!(draft.wants().is_empty());
+        inputs.iter().for_each(|input| draft.apply_input(input));
+        assert!(draft.grant_requests().is_empty());
         let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
         assert_eq!(kinds, ["budget.raised"]);
     }
@@ -251,7 +251,7 @@ fn a_message_that_nobody_has_read_is_read_then() {
     driver.lease(model(1, 1), 1);
     driver.steer(1, 8);
     driver.pass(WALL);
-    assert_eq!(driver.feed(&Input::Woke), ["run.stopping", "model.failed", "run.ended"]);
+    assert_eq!(driver.feed(&Input::TimerFired), ["run.stopping", "model.failed", "run.ended"]);
     assert_eq!(driver.found("[message 8]"), []);
     driver.feed(&raise(1, wall(300)));
     assert_eq!(driver.view(), "uau");
@@ -265,16 +265,16 @@ fn what_a_late_answer_has_cost_counts_in_the_next_leg() {
     let mut driver = Driver::new();
     driver.submit(1, limits());
     driver.lease(model(1, 1), 1);
-    let started = Arc::clone(driver.turn.asking().unwrap());
+    let started = Arc::clone(driver.turn.model_started().unwrap());
     driver.pass(WALL);
-    driver.feed(&Input::Woke);
+    driver.feed(&Input::TimerFired);
     let usage = Some(crate::model::Usage { input_tokens: 30, ..Default::default() });
     let answer = crate::model::Answer {
         message: crate::model::AssistantMessage::default(),
         finish: crate::model::Finish::Stop,
         usage,
     };
-    let late = Input::Answered { started, answer: Arc::new(answer), plans: [].into() };
+    let late = Input::Answered { started, answer: Arc::new(answer), admissions: [].into() };
     assert_eq!(driver.feed(&late), ["model.late"]);
     driver.feed(&raise(1, wall(300)));
     driver.lease(model(1, 2), 1);

@@ -1,7 +1,7 @@
 use super::{Driver, model, run, said, tool};
 use crate::{
     model::{Body, CallEnd, CallStatus, EffectClass, FailureClass, Limits, StopReason},
-    turn::{Effect, Input},
+    turn::{DueAction, Input},
 };
 
 /// The id of the message in these cases.
@@ -42,7 +42,7 @@ fn a_message_while_tools_run_skips_the_others_and_stands_in_the_last_result() {
     let Some(Body::CallEnded(skipped)) = driver.records.last().map(|record| &record.body) else { panic!() };
     assert_eq!((skipped.end.status, skipped.attempt), (CallStatus::NotStarted, 0));
     assert_eq!(*skipped.end.content, *"Skipped to process an incoming message.");
-    assert_eq!(driver.turn.due(driver.now), [Effect::Run { call: tool(1, 1, 1), attempt: 1 }]);
+    assert_eq!(driver.turn.due(driver.now), [DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
     assert_eq!(end(&mut driver, 1), ["call.ended"]);
     check(&driver, "ucttt", Some('t'));
     driver.lease(model(1, 2), 1);
@@ -59,7 +59,7 @@ fn a_message_while_the_model_is_asked_stops_its_calls() {
     let ended = ["model.answered", "call.admitted", "call.admitted", "call.ended", "call.ended"];
     assert_eq!(records, ended);
     check(&driver, "uctt", Some('t'));
-    assert_eq!(driver.turn.due(driver.now), [Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_message_after_the_last_step_is_a_run_of_its_own() {
     driver.steer(1, M + 1);
     assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended", "run.accepted"]);
     check(&driver, "uau", Some('u'));
-    assert_eq!(driver.turn.due(driver.now), [Effect::Seek { call: model(M, 1), attempt: 1 }]);
+    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire { call: model(M, 1), attempt: 1 }]);
     let Some(Body::RunAccepted(accepted)) = driver.records.last().map(|record| &record.body) else {
         panic!()
     };
@@ -144,7 +144,7 @@ fn nobody_hears_what_is_said_to_a_run_that_is_not_there() {
     assert_eq!(stopping.steer(1, M), [""; 0]);
     driver.answer(0, EffectClass::Pure);
     assert_eq!(driver.steer(1, M), [""; 0]);
-    assert!(!driver.turn.has_heard(run(M)));
+    assert!(!driver.turn.is_message_recorded(run(M)));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn what_is_said_again_is_one_message() {
     driver.lease(model(1, 1), 2);
     driver.answer(0, EffectClass::Pure);
     assert_eq!(driver.steer(1, M), [""; 0]);
-    assert!(driver.turn.has_heard(run(M)), "also when its run has ended");
+    assert!(driver.turn.is_message_recorded(run(M)), "also when its run has ended");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn messages_to_two_runs_are_both_heard() {
     assert_eq!(driver.steer(2, 102), ["message.steered"]);
     driver.crash();
     for id in [101, 102] {
-        assert!(driver.turn.has_heard(super::run(id)), "{id}");
+        assert!(driver.turn.is_message_recorded(super::run(id)), "{id}");
     }
     assert!(driver.steer(1, 101).is_empty(), "said again, it is not recorded again");
 }

@@ -3,7 +3,7 @@
 use super::{Driver, check, model, run};
 use crate::{
     model::{Body, Limits, Message, Past},
-    turn::{Cursor, Effect, Input},
+    turn::{DueAction, Input, RenderCursor},
 };
 
 #[test]
@@ -20,10 +20,10 @@ fn a_key_is_kept_beside_submissions_without_one() {
         spec: accepted.spec.clone(),
         key: key.map(Into::into),
     };
-    let mut draft = driver.turn.draft(driver.now);
+    let mut draft = driver.turn.start_decision(driver.now);
     [submitted(1, Some("k")), submitted(2, None), submitted(2, None)]
         .iter()
-        .for_each(|input| draft.feed(input));
+        .for_each(|input| draft.apply_input(input));
     let decision = draft.finish();
     assert_eq!(decision.key, Some(("k".into(), run(1))));
     assert_eq!(decision.records.len(), 2, "what is said again is one run");
@@ -34,11 +34,11 @@ fn a_history_is_for_a_session_that_has_none() {
     let past = || Past { unanswered: Some("before".into()), ..Past::default() };
     let mut driver = Driver::new();
     assert_eq!(driver.submit_to(&["p/m"], 1, (Limits::default(), past())), ["run.accepted"]);
-    check(&driver, "u", &[Effect::Seek { call: model(1, 1), attempt: 1 }]);
-    let (messages, _) = driver.turn.render(Cursor::default());
+    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 1 }]);
+    let (messages, _) = driver.turn.render(RenderCursor::default());
     assert_eq!(messages, [Message::User("before\n\ntask 1".into())]);
     driver.crash();
-    assert_eq!(driver.turn.render(Cursor::default()).0, messages, "a revived run has it too");
+    assert_eq!(driver.turn.render(RenderCursor::default()).0, messages, "a revived run has it too");
     assert!(driver.submit_to(&["p/m"], 2, (Limits::default(), past())).is_empty());
     assert_eq!(driver.submit_to(&["p/m"], 2, (Limits::default(), Past::default())), ["run.accepted"]);
 }

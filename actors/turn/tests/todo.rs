@@ -7,7 +7,7 @@ use crate::{
         NoAllowance, StopReason, ToolCall,
     },
     policy::todo::TODO,
-    turn::{Effect, Input, Plan},
+    turn::{CallAdmission, DueAction, Input},
 };
 
 const TWO: &str =
@@ -16,14 +16,14 @@ const DONE: &str = r#"{"todos":[{"id":"a","status":"completed"}],"merge":true}"#
 const MORE: &str = r#"{"todos":[{"id":"c","content":"end"}],"merge":true}"#;
 
 /// The message and the plans of an answer that calls `todo` with each of these; with `""` another tool.
-fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<Plan>) {
+fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<CallAdmission>) {
     let name = |arguments: &str| if arguments.is_empty() { "tool" } else { TODO };
     let calls = arguments.iter().zip(1..).map(|(arguments, n)| ToolCall {
         id: format!("v{n}"),
         name: name(arguments).into(),
         arguments: (*arguments).into(),
     });
-    let plans = arguments.iter().map(|arguments| Plan::Admit {
+    let plans = arguments.iter().map(|arguments| CallAdmission::Admit {
         tool: name(arguments).into(),
         intent: EffectClass::Idempotent.into(),
         arguments: Hash::of(arguments.as_bytes()),
@@ -56,7 +56,7 @@ fn a_call_is_answered_with_the_answer_that_makes_it() {
     check_list(&driver, "");
     let records = answers(&mut driver, &[TWO]);
     assert_eq!(records, ["model.answered", "call.admitted", "todo.changed", "call.ended"]);
-    check(&driver, "uct", &[Effect::Seek { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
     check_list(&driver, "- [~] a: look\n- [ ] b: write");
     let result: serde_json::Value = serde_json::from_str(&driver.contents()[0]).unwrap();
     assert_eq!((&result["todos"][1]["id"], &result["summary"]["pending"]), (&"b".into(), &1.into()));
@@ -74,7 +74,7 @@ fn calls_of_one_answer_apply_in_its_order() {
     check_list(&driver, "- [x] a: look\n- [ ] b: write\n- [ ] c: end");
     // The other tool alone is waited for.
     let call = tool(1, 1, 2);
-    assert_eq!(driver.turn.due(driver.now), [Effect::Seek { call, attempt: 1 }]);
+    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire { call, attempt: 1 }]);
     driver.permit_all();
     driver.feed(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("r") });
     let counts: Vec<_> = driver.contents().iter().map(|content| content.matches("\"id\"").count()).collect();
@@ -125,12 +125,12 @@ fn it_costs_no_tool_call() {
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
     let refusal = NoAllowance { account, dimension, limit: 0, spent: 0, reserved: 0, needed: None };
     let answered = Input::Answered {
-        started: driver.turn.asking().cloned().unwrap(),
+        started: driver.turn.model_started().cloned().unwrap(),
         answer: crate::model::Answer { message, finish: Finish::ToolCalls, usage: None }.into(),
-        plans: plans.into(),
+        admissions: plans.into(),
     };
-    let mut draft = driver.turn.draft(driver.now);
-    [Input::Refused(refusal), answered].iter().for_each(|input| draft.feed(input));
+    let mut draft = driver.turn.start_decision(driver.now);
+    [Input::BudgetRefused(refusal), answered].iter().for_each(|input| draft.apply_input(input));
     let decision = draft.finish();
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds[3..], ["todo.changed", "call.ended", "run.exhausted", "call.ended"]);

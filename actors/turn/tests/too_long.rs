@@ -7,28 +7,28 @@ use super::{
 use crate::{
     model::{Body, CallEnd, Cause, Compression, ModelTraits, Outcome},
     port::tokens_of,
-    turn::{limits, run::Phase},
+    turn::{active_run::CurrentRun, estimates},
 };
 
 #[test]
 fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
     let mut task = Task::new(Summariser::Good, 0, false);
-    let Phase::Running(run) = &mut task.driver.turn.phase else { panic!("nothing runs") };
+    let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
     // What is left free for the answer counts where the trigger is high.
     Arc::make_mut(compression).trigger = 100;
     for iteration in 1.. {
         task.ask();
-        let told = task.driver.turn.postscript();
+        let told = task.driver.turn.transient_prompt();
         if told.is_some_and(|told| told.prompt.contains("fills")) {
             break;
         }
         task.answer(iteration, 1);
     }
-    let first = task.driver.turn.asking().unwrap().clone();
+    let first = task.driver.turn.model_started().unwrap().clone();
     task.driver.fail(FailureClass::OutputCap { limit: Some(300) });
     task.ask();
-    let second = task.driver.turn.asking().unwrap();
+    let second = task.driver.turn.model_started().unwrap();
     assert_eq!((second.attempt, second.max_tokens, second.request), (2, 300, first.request));
 }
 
@@ -74,8 +74,10 @@ fn check_refused(limit: Option<u64>) {
     }
     driver.lease(model(2, 31), 1);
     let size = |task: &Task| {
-        let Phase::Running(run) = &task.driver.turn.phase else { panic!("it ended: {:?}", task.ended()) };
-        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+        let CurrentRun::Running(run) = &task.driver.turn.current else {
+            panic!("it ended: {:?}", task.ended())
+        };
+        tokens_of(estimates::request_bytes(run, &task.driver.turn) as u64)
     };
     driver.fail(FailureClass::ContextTooLong { limit });
     let before = 30 * 1_800 / 4;
@@ -104,8 +106,8 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
         spec.compression = Some(Arc::new(compression));
     });
     let size = |task: &Task| {
-        let Phase::Running(run) = &task.driver.turn.phase else { panic!("nothing runs") };
-        tokens_of(limits::request_bytes(run, &task.driver.turn) as u64)
+        let CurrentRun::Running(run) = &task.driver.turn.current else { panic!("nothing runs") };
+        tokens_of(estimates::request_bytes(run, &task.driver.turn) as u64)
     };
     let mut iteration = 1;
     while size(&task) < WIDE / 100 * 86 {
@@ -137,12 +139,13 @@ fn ask_strictly(driver: &mut Driver) -> usize {
     while let Some((run, _)) = driver.turn.current() {
         assert!(refused <= 3, "it is refused again and again");
         let due = driver.turn.due(driver.now);
-        let Some(crate::turn::Effect::Seek { call, attempt }) = due.iter().find(|due| due.sought().is_some())
+        let Some(crate::turn::DueAction::Acquire { call, attempt }) =
+            due.iter().find(|due| due.acquires().is_some())
         else {
             panic!("{run} waits for {due:?}")
         };
         driver.lease(*call, *attempt);
-        let Some(started) = driver.turn.asking().cloned() else { continue };
+        let Some(started) = driver.turn.model_started().cloned() else { continue };
         if tokens_of(started.bytes) + started.max_tokens > STRICT {
             refused += 1;
             driver.fail(FailureClass::ContextTooLong { limit: Some(STRICT) });

@@ -6,13 +6,13 @@ use crate::{
         Access, Awaited, Body, CallEnd, Child, ChildEnded, ModelRef, NotAnswered, StopReason, Usage, WhyNot,
     },
     port::Intent,
-    turn::{Bounds, Waits},
+    turn::{TaskDeadlines, WaitTracker},
 };
 
 /// Limits that are easy to tell apart.
 struct Fixed;
 
-impl Bounds for Fixed {
+impl TaskDeadlines for Fixed {
     fn model(&self, model: &ModelRef, _: &RunSpec) -> u64 {
         if &**model.model() == "m" { 100_000 } else { 0 }
     }
@@ -26,8 +26,8 @@ impl Bounds for Fixed {
     }
 }
 
-fn folded(driver: &Driver) -> Waits {
-    let mut waits = Waits::new(SessionId::from_bits(1));
+fn folded(driver: &Driver) -> WaitTracker {
+    let mut waits = WaitTracker::new(SessionId::from_bits(1));
     driver.records.iter().for_each(|record| waits.take(record));
     waits
 }
@@ -61,8 +61,8 @@ fn lines(waits: &[crate::model::Wait]) -> Vec<String> {
 #[track_caller]
 fn check(driver: &Driver, n: u128, under_way: &[&str], at_rest: &[&str]) {
     let waits = folded(driver);
-    assert_eq!(lines(&waits.under_way(run(n), driver.now.at, &Fixed)), under_way);
-    assert_eq!(lines(&waits.at_rest(run(n), driver.now.at)), at_rest);
+    assert_eq!(lines(&waits.waits_running(run(n), driver.now.at, &Fixed)), under_way);
+    assert_eq!(lines(&waits.waits_unowned(run(n), driver.now.at)), at_rest);
 }
 
 /// A driver with a run that was accepted a second after the session began.
@@ -82,9 +82,9 @@ fn asked(limits: Limits) -> Driver {
     driver
 }
 
-fn touching(access: &Access) -> Plan {
+fn touching(access: &Access) -> CallAdmission {
     let intent = Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false };
-    Plan::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
+    CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn after_a_downtime_no_old_deadline_holds() {
     check(&driver, 1, &["tool tool 1 1 3 53", "limit timed_out 60 1 61"], &["process 3 -"]);
     // Nobody runs it for 1,000 s: active time stands still, the wall clock does not.
     driver.now.at = driver.now.at.plus_ms(1_000_000);
-    assert_eq!(lines(&folded(&driver).at_rest(run(1), driver.now.at)), ["process 3 -"]);
+    assert_eq!(lines(&folded(&driver).waits_unowned(run(1), driver.now.at)), ["process 3 -"]);
     driver.crash();
     driver.pass(1_000);
     check(&driver, 1, &["permit tool 1 1003 -", "limit timed_out 60 1 1061"], &["process 1003 -"]);

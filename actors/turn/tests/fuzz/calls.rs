@@ -6,7 +6,7 @@ use crate::{
         Access, AssistantMessage, Attempt, CallAdmitted, CallEnded, CallId, CallLost, CallStarted,
         EffectClass, RunSpec, Seq, Verdict, WhenInDoubt, WhyAgain,
     },
-    turn::Effect,
+    turn::DueAction,
 };
 
 #[derive(Debug)]
@@ -163,16 +163,19 @@ impl Calls {
     }
 
     /// What is due of a tool call stands in the journal.
-    pub(super) fn check(&self, effect: &Effect) -> Result<(), String> {
+    pub(super) fn check(&self, effect: &DueAction) -> Result<(), String> {
         let state = |id: CallId| self.0.iter().find(|call| call.id == id).map(|call| call.state);
         let fits = match *effect {
-            Effect::Run { call, attempt } | Effect::End { call, attempt } => {
+            DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt } => {
                 matches!(state(call), Some(State::Started(n, _)) if n == attempt)
             }
-            Effect::Seek { call, attempt } => {
+            DueAction::Acquire { call, attempt } => {
                 call.asks_model() || state(call) == Some(State::Admitted(attempt))
             }
-            Effect::Ask { .. } | Effect::Await { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => true,
+            DueAction::CallModel { .. }
+            | DueAction::AwaitSubagent { .. }
+            | DueAction::WakeAt(_)
+            | DueAction::WakeAtActive(_) => true,
         };
         hold!(fits, "{effect:?} is due without its record");
         Ok(())

@@ -20,7 +20,7 @@ impl World {
             self.tell(|| format!("  refused: {refusal}"));
             self.granted.clear();
             self.refused = true;
-            self.waiting = std::iter::once(Input::Refused(refusal))
+            self.waiting = std::iter::once(Input::BudgetRefused(refusal))
                 .chain(inputs)
                 .chain(self.waiting.drain(..))
                 .collect();
@@ -50,7 +50,8 @@ impl World {
         }
         if matches!(decision.records.first().map(|record| &record.body), Some(Body::SessionRevived(_))) {
             let at = decision.records[0].at;
-            let expired = self.turn.questions().into_iter().find(|(request, _)| request.expires_at <= at);
+            let expired =
+                self.turn.open_approvals().into_iter().find(|(request, _)| request.expires_at <= at);
             hold!(expired.is_none(), "revived, and still open is {expired:?}");
         }
         let taken = self.stubs.appended(decision)?;
@@ -119,8 +120,8 @@ impl World {
         let (live, now) = (&self.turn, self.now);
         hold!(live.due(now) == folded.due(now), "{:?} was due, and {:?} is", live.due(now), folded.due(now));
         hold!(live.request_hash() == folded.request_hash(), "the journal folds to another view");
-        hold!(live.questions() == folded.questions(), "the journal folds to other questions");
-        hold!(live.parked() == folded.parked(), "the journal folds to another state");
+        hold!(live.open_approvals() == folded.open_approvals(), "the journal folds to other questions");
+        hold!(live.parked_run() == folded.parked_run(), "the journal folds to another state");
         if self.mood.is_thorough {
             let (live, again) = (format!("{live:?}"), format!("{folded:?}"));
             hold!(live == again, "the journal folds to\n{again}\nand not to\n{live}");

@@ -8,7 +8,7 @@ use crate::{
         Delegation, Ended, Inbox, NewAccount, Parent, RunAccepted, RunId, RunSpec, StopReason,
     },
     port::{Founded, Index},
-    turn::{Decision, Effect, Input},
+    turn::{Decision, DueAction, Input},
 };
 
 /// A call that has given tasks away.
@@ -183,7 +183,7 @@ impl Family {
     }
 
     /// Who lives is awaited, and nobody else.
-    pub(super) fn due(&self, due: &[Effect], run: Option<RunId>) -> Result<(), String> {
+    pub(super) fn due(&self, due: &[DueAction], run: Option<RunId>) -> Result<(), String> {
         let mut awaited: Vec<(CallId, u32)> = due.iter().filter_map(awaits).collect();
         let live = run.into_iter().flat_map(|run| self.live(run));
         let mut live: Vec<(CallId, u32)> = live.map(|(call, n, _)| (call, n)).collect();
@@ -204,8 +204,8 @@ impl Family {
     }
 }
 
-fn awaits(effect: &Effect) -> Option<(CallId, u32)> {
-    if let Effect::Await { call, n, .. } = effect { Some((*call, *n)) } else { None }
+fn awaits(effect: &DueAction) -> Option<(CallId, u32)> {
+    if let DueAction::AwaitSubagent { call, n, .. } = effect { Some((*call, *n)) } else { None }
 }
 
 /// The run that a founded session begins with.

@@ -34,7 +34,7 @@ pub(super) use self::view::Grammar;
 use self::{chance::Chance, shrink::shrink, tally::Tally, walk::Sequence};
 use crate::{
     model::{AssistantMessage, Body, Kind, Message, Past, ToolCall},
-    turn::{Cursor, history::History, repair},
+    turn::{RenderCursor, history::History, repair},
 };
 
 /// Ends the function with an error, unless this is so.
@@ -195,8 +195,8 @@ fn the_grammar_tells_good_from_bad() {
 
 fn rendered(past: &Past) -> Vec<Message> {
     let mut history = History::default();
-    history.recall(past);
-    let mut messages = history.render(Cursor::default()).0;
+    history.import(past);
+    let mut messages = history.render(RenderCursor::default()).0;
     messages.extend(past.unanswered.iter().map(|text| Message::User(text.clone().into())));
     messages
 }

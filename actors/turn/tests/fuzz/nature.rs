@@ -14,7 +14,7 @@ use crate::{
     },
     policy::{Candidate, Otherwise, Standing, delegation::DELEGATE_TASK, todo::TODO},
     port::Intent,
-    turn::{Fault, Input, Outlook, Plan},
+    turn::{CallAdmission, CallRejection, FailoverOptions, Input},
 };
 
 const MODELS: [(&str, &str); 3] = [("p", "m"), ("q", "n"), ("r", "o")];
@@ -118,7 +118,7 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
                 call,
                 attempt,
                 failure: Box::new(failure),
-                outlook: outlook(chance, links, at),
+                failover: outlook(chance, links, at),
             }
         }
         _ => answered(chance, started),
@@ -157,11 +157,11 @@ pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
 fn answer(
     started: &Arc<ModelStarted>,
     (message, finish): (AssistantMessage, Finish),
-    plans: Vec<Plan>,
+    plans: Vec<CallAdmission>,
     usage: Option<Usage>,
 ) -> Input {
     let answer = Arc::new(Answer { message, finish, usage });
-    Input::Answered { started: Arc::clone(started), answer, plans: plans.into() }
+    Input::Answered { started: Arc::clone(started), answer, admissions: plans.into() }
 }
 
 fn asked(chance: &mut Chance, n: u64) -> ToolCall {
@@ -190,22 +190,22 @@ fn order(chance: &mut Chance) -> String {
 }
 
 /// What the executor says of calls: often all of them are alike.
-fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<Plan> {
+fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
     let all = chance.below(16);
     let mut plan = |call: &ToolCall| match if chance.one_in(4) { chance.below(16) } else { all } {
-        0 => refuse(Fault::UnknownTool),
-        _ if call.name == DELEGATE_TASK => Plan::Admit {
+        0 => refuse(CallRejection::UnknownTool),
+        _ if call.name == DELEGATE_TASK => CallAdmission::Admit {
             tool: call.name.as_str().into(),
             intent: EffectClass::Once.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
         },
-        _ if call.name == TODO => Plan::Admit {
+        _ if call.name == TODO => CallAdmission::Admit {
             tool: TODO.into(),
             intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
         },
-        1 => refuse(Fault::Malformed),
-        2 => refuse(Fault::Unacceptable),
+        1 => refuse(CallRejection::Malformed),
+        2 => refuse(CallRejection::Unacceptable),
         n => {
             let effect = match n {
                 3..=5 => EffectClass::Pure,
@@ -221,7 +221,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<Plan> {
             };
             let detached = effect == EffectClass::Once && chance.one_in(2);
             let arguments = Hash::of(&[u8::from(chance.one_in(3))]);
-            Plan::Admit {
+            CallAdmission::Admit {
                 tool: call.name.as_str().into(),
                 intent: Intent { effect, access, detached },
                 arguments,
@@ -231,8 +231,8 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<Plan> {
     calls.iter().map(&mut plan).collect()
 }
 
-fn refuse(fault: Fault) -> Plan {
-    Plan::Refuse { fault, end: CallEnd::new(CallStatus::Error, "no") }
+fn refuse(fault: CallRejection) -> CallAdmission {
+    CallAdmission::Reject { rejection: fault, end: CallEnd::new(CallStatus::Error, "no") }
 }
 
 /// What it is said to have cost: mostly no more than was reserved, sometimes what cannot be.
@@ -273,9 +273,9 @@ fn failure(chance: &mut Chance, at: Timestamp) -> FailureClass {
     }
 }
 
-fn outlook(chance: &mut Chance, links: usize, at: Timestamp) -> Outlook {
+fn outlook(chance: &mut Chance, links: usize, at: Timestamp) -> FailoverOptions {
     if chance.one_in(2) {
-        return Outlook::default();
+        return FailoverOptions::default();
     }
     let soon = at.plus_ms(chance.below(20_000));
     let standings = [
@@ -289,7 +289,7 @@ fn outlook(chance: &mut Chance, links: usize, at: Timestamp) -> Outlook {
         Standing::Absent,
     ];
     let otherwise = chance.pick(&[Otherwise::No, Otherwise::No, Otherwise::Renewed, Otherwise::Rotated]);
-    Outlook { links: (0..links).map(|_| chance.pick(&standings)).collect(), otherwise }
+    FailoverOptions { links: (0..links).map(|_| chance.pick(&standings)).collect(), recovery: otherwise }
 }
 
 /// Why no link can be asked: closed for ever, or until a time.

@@ -103,7 +103,7 @@ impl World {
         let nobody = Child { session: SessionId::from_bits(2), run: RunId::from_bits(3) };
         match chance.below(4) {
             0 => Input::Stop { run: Some(run), reason: StopReason::Parent },
-            1 => Input::Nothing,
+            1 => Input::EmptyInboxRow,
             2 => ended(call, nobody, (Outcome::Completed, 0)),
             _ => {
                 let child = known.map_or(nobody, |stub| stub.child);
@@ -120,7 +120,7 @@ impl World {
         let Some(at) = chance.place(rows.len()) else { return self.decide(chance) };
         rows[at].is_handed = true;
         let (row, says) = (rows[at].id, Box::new(rows[at].says.clone()));
-        self.hear(Input::FromInbox { row, says }, chance)
+        self.hear(Input::FromInbox { row, input: says }, chance)
     }
 
     /// A subagent that is awaited is at work, or has ended and is heard.

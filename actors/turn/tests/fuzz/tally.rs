@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::{
     model::{Body, CallStatus, Flaw, Kind, Outcome, WhyAgain},
-    turn::{Effect, Input},
+    turn::{DueAction, Input},
 };
 
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Tally {
     }
 
     pub(super) fn input(&mut self, input: &Input) {
-        if let Input::FromInbox { says, .. } = input {
+        if let Input::FromInbox { input: says, .. } = input {
             self.input(says);
         }
         self.count(
@@ -91,24 +91,24 @@ impl Tally {
                 Input::Raise { .. } => "Raise",
                 Input::ChildEnded(_) => "ChildEnded",
                 Input::FromInbox { .. } => "FromInbox",
-                Input::Nothing => "Nothing",
-                Input::Woke => "Woke",
-                Input::Refused(_) => "Refused",
+                Input::EmptyInboxRow => "Nothing",
+                Input::TimerFired => "Woke",
+                Input::BudgetRefused(_) => "Refused",
             },
         );
     }
 
-    pub(super) fn effect(&mut self, effect: &Effect) {
+    pub(super) fn effect(&mut self, effect: &DueAction) {
         self.count(
             "effect",
             match effect {
-                Effect::Ask { .. } => "Ask",
-                Effect::Run { .. } => "Run",
-                Effect::End { .. } => "End",
-                Effect::Seek { .. } => "Seek",
-                Effect::Await { .. } => "Await",
-                Effect::WakeAt(_) => "WakeAt",
-                Effect::WakeAtActive(_) => "WakeAtActive",
+                DueAction::CallModel { .. } => "Ask",
+                DueAction::RunTool { .. } => "Run",
+                DueAction::EndTool { .. } => "End",
+                DueAction::Acquire { .. } => "Seek",
+                DueAction::AwaitSubagent { .. } => "Await",
+                DueAction::WakeAt(_) => "WakeAt",
+                DueAction::WakeAtActive(_) => "WakeAtActive",
             },
         );
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::{chance::Chance, nature, outside::Found, world::World};
 use crate::{
     model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, ModelStarted},
-    turn::{Effect, Input, Outlook},
+    turn::{DueAction, FailoverOptions, Input},
 };
 
 /// Something in flight.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) effect: Effect,
+    pub(super) effect: DueAction,
     pub(super) doing: Doing,
     /// Whether it is still to be; what is not may have something to say all the same.
     pub(super) is_due: bool,
@@ -47,32 +47,42 @@ impl World {
 
     /// A task comes to its end in any way.
     pub(super) fn ends(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
-        if let Effect::Await { call, n, .. } = self.tasks[at].effect {
+        if let DueAction::AwaitSubagent { call, n, .. } = self.tasks[at].effect {
             return if chance.one_in(2) { self.rings((call, n), chance) } else { self.hand_in(chance) };
         }
         let Task { effect, doing, is_due } = self.take(at);
         let input = match (effect, doing) {
-            (Effect::Await { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
-            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Told(end)) => {
-                Input::ToolEnded { call, attempt, end }
-            }
-            (Effect::Ask { call, attempt }, Doing::Ask(_)) if !is_due && chance.one_in(2) => {
+            (DueAction::AwaitSubagent { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
+            (
+                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                Doing::Told(end),
+            ) => Input::ToolEnded { call, attempt, end },
+            (DueAction::CallModel { call, attempt }, Doing::Ask(_)) if !is_due && chance.one_in(2) => {
                 let failure = Failure::new(FailureClass::Cancelled, "x");
-                Input::ModelFailed { call, attempt, failure: Box::new(failure), outlook: Outlook::default() }
+                Input::ModelFailed {
+                    call,
+                    attempt,
+                    failure: Box::new(failure),
+                    failover: FailoverOptions::default(),
+                }
             }
             (_, Doing::Ask(started)) => {
                 let links = self.turn.current().map_or(0, |(_, spec)| spec.chain.len());
                 nature::said(chance, &started, links, self.now.at)
             }
-            (Effect::Seek { call, attempt }, _) => self.found(call, attempt, chance),
-            (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
-            (Effect::Ask { call, attempt }, _)
-            | (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Lost | Doing::Wait) => {
-                Input::Lost { call, attempt }
-            }
-            (Effect::End { call, attempt }, Doing::Run) => self.stopped(call, attempt, chance),
-            (Effect::Run { call, attempt }, Doing::Run) => self.made(call, attempt, chance),
-            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Attach(is_detached)) => {
+            (DueAction::Acquire { call, attempt }, _) => self.found(call, attempt, chance),
+            (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
+            (DueAction::CallModel { call, attempt }, _)
+            | (
+                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                Doing::Lost | Doing::Wait,
+            ) => Input::Lost { call, attempt },
+            (DueAction::EndTool { call, attempt }, Doing::Run) => self.stopped(call, attempt, chance),
+            (DueAction::RunTool { call, attempt }, Doing::Run) => self.made(call, attempt, chance),
+            (
+                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                Doing::Attach(is_detached),
+            ) => {
                 let is_lucky = !chance.one_in(4);
                 self.attached((call, attempt), (is_detached, is_lucky))
             }
@@ -82,33 +92,37 @@ impl World {
 
     /// A task comes to its end in the best way.
     pub(super) fn succeeds(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
-        if let Effect::Await { call, n, .. } = self.tasks[at].effect {
+        if let DueAction::AwaitSubagent { call, n, .. } = self.tasks[at].effect {
             return self.rings((call, n), chance);
         }
         let Task { effect, doing, .. } = self.take(at);
         let input = match (effect, doing) {
-            (Effect::Await { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
-            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Told(end)) => {
-                Input::ToolEnded { call, attempt, end }
-            }
+            (DueAction::AwaitSubagent { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
+            (
+                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                Doing::Told(end),
+            ) => Input::ToolEnded { call, attempt, end },
             (_, Doing::Ask(started)) => nature::last_word(&started),
-            (Effect::Seek { call, attempt }, _) => match self.turn.candidates_of(call) {
+            (DueAction::Acquire { call, attempt }, _) => match self.turn.candidates_of(call) {
                 Some(links) if call.asks_model() => match links.first() {
                     Some(link) => Input::Leased { call, attempt, model: link.model.clone() },
                     None => Input::NoLease { call, attempt, skipped: Arc::new([]) },
                 },
                 Some(_) | None => Input::Permitted { call, attempt },
             },
-            (Effect::WakeAt(_) | Effect::WakeAtActive(_), _) => Input::Woke,
-            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Run) => {
+            (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
+            (DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt }, Doing::Run) => {
                 self.outside.end(call, attempt, true);
                 Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") }
             }
-            (Effect::Run { call, attempt } | Effect::End { call, attempt }, Doing::Attach(is_detached)) => {
-                self.attached((call, attempt), (is_detached, true))
-            }
             (
-                Effect::Ask { call, attempt } | Effect::Run { call, attempt } | Effect::End { call, attempt },
+                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                Doing::Attach(is_detached),
+            ) => self.attached((call, attempt), (is_detached, true)),
+            (
+                DueAction::CallModel { call, attempt }
+                | DueAction::RunTool { call, attempt }
+                | DueAction::EndTool { call, attempt },
                 _,
             ) => Input::Lost { call, attempt },
         };

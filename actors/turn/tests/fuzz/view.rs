@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::hold;
 use crate::{
     model::{AssistantMessage, Message, MessageSteered, ModelStarted, RunId},
-    turn::{Cursor, Postscript, Turn},
+    turn::{RenderCursor, TransientPrompt, Turn},
 };
 
 /// Where a list of messages stands in the grammar that all providers demand: `(user (calls result+)* answer)*`.
@@ -78,10 +78,10 @@ struct Told {
 /// What was shown.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    cursor: Cursor,
+    cursor: RenderCursor,
     grammar: Grammar,
     sent: Vec<Message>,
-    postscript: Option<Postscript>,
+    postscript: Option<TransientPrompt>,
     said: Vec<Said>,
     told: Vec<Told>,
     requests: u64,
@@ -128,7 +128,7 @@ impl Shown {
 
     /// The view has become shorter at its beginning; what was not shown yet is there as it was.
     pub(super) fn compacted(&mut self, turn: &Turn) {
-        let (view, _) = turn.render(Cursor::default());
+        let (view, _) = turn.render(RenderCursor::default());
         let texts: Vec<String> = view.iter().map(super::super::content).collect();
         self.reread = view.len().saturating_sub(self.tail.get());
         // What was said to a run that ended before it was asked may be gone with that.
@@ -141,12 +141,12 @@ impl Shown {
                 said.read = Read::Never;
             }
         }
-        (self.cursor, self.grammar, self.sent) = (Cursor::default(), Grammar::default(), Vec::new());
+        (self.cursor, self.grammar, self.sent) = (RenderCursor::default(), Grammar::default(), Vec::new());
     }
 
     /// All of the view is well formed and begins as what was sent.
     pub(super) fn check_all(&self, turn: &Turn) -> Result<(), String> {
-        let (view, _) = turn.render(Cursor::default());
+        let (view, _) = turn.render(RenderCursor::default());
         hold!(view.starts_with(&self.sent), "another view than was sent: {view:?}, sent {:?}", self.sent);
         let mut grammar = Grammar::default();
         view.iter().try_for_each(|message| grammar.take(message))?;
@@ -158,7 +158,10 @@ impl Shown {
     pub(super) fn asked_again(&self, turn: &Turn, started: &ModelStarted) -> Result<(), String> {
         let (tail, _) = turn.render(self.cursor);
         hold!(tail.is_empty(), "a repeated request shows more: {tail:?}");
-        hold!(started.attempt == 1 || self.postscript == turn.postscript(), "a retry has another postscript");
+        hold!(
+            started.attempt == 1 || self.postscript == turn.transient_prompt(),
+            "a retry has another postscript"
+        );
         Ok(())
     }
 
@@ -220,7 +223,7 @@ impl Shown {
     }
 
     pub(super) fn note_postscript(&mut self, turn: &Turn) {
-        self.postscript = turn.postscript();
+        self.postscript = turn.transient_prompt();
     }
 
     fn read(&mut self, message: &Message) -> Result<(), String> {

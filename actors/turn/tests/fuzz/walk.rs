@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     model::{Amounts, Raised, RunId, StopReason, Verdict},
-    turn::{Effect, Input},
+    turn::{DueAction, Input},
 };
 
 /// In so many moves a kind world brings everything to its end.
@@ -97,7 +97,7 @@ impl World {
                 self.end_if_at_rest(chance)
             }
             6 | 7 if is_on => self.steer(chance),
-            8 | 9 | 14..=19 => match self.turn.questions().pop() {
+            8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
                 Some((request, _)) => {
                     let verdict = chance.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny]);
                     self.hear(Input::Decided { call: request.call, verdict }, chance)
@@ -106,12 +106,12 @@ impl World {
             },
             10 if is_on => {
                 self.pass(chance.pick(&[100, 1_000, 10_000, 1_000_000]));
-                self.hear(Input::Woke, chance)
+                self.hear(Input::TimerFired, chance)
             }
             11 if is_on => {
                 let hours = chance.pick(&[-3_600_000, -10_000, 10_000, 3_600_000]);
                 self.now.at.0 += hours;
-                self.hear(Input::Woke, chance)
+                self.hear(Input::TimerFired, chance)
             }
             12 | 13 => match self.busy(false).pop() {
                 Some(at) => self.ends(at, chance),
@@ -137,7 +137,7 @@ impl World {
         match chance.place(of.len()) {
             Some(at) => {
                 let at = of[at];
-                if let Effect::WakeAt(time) = self.tasks[at].effect {
+                if let DueAction::WakeAt(time) = self.tasks[at].effect {
                     self.pass(time.ms_since(self.now.at).min(60_000));
                 }
                 self.ends(at, chance)
@@ -239,7 +239,7 @@ impl World {
             } else if !busy.is_empty() {
                 // Nothing but timers: the first rings.
                 self.pass(self.next_wake().unwrap_or(0));
-                self.hear(Input::Woke, chance)?;
+                self.hear(Input::TimerFired, chance)?;
             } else {
                 self.tally.moves = self.tally.moves.max(moves);
                 return self.watch.over(&self.turn);
@@ -250,14 +250,14 @@ impl World {
 
     /// In how many milliseconds something is to be looked at.
     fn next_wake(&self) -> Option<u64> {
-        let until = |effect: &Effect| match *effect {
-            Effect::WakeAt(time) => Some(time.ms_since(self.now.at)),
-            Effect::WakeAtActive(ms) => Some(ms.saturating_sub(self.now.active_ms)),
-            Effect::Ask { .. }
-            | Effect::Run { .. }
-            | Effect::End { .. }
-            | Effect::Seek { .. }
-            | Effect::Await { .. } => None,
+        let until = |effect: &DueAction| match *effect {
+            DueAction::WakeAt(time) => Some(time.ms_since(self.now.at)),
+            DueAction::WakeAtActive(ms) => Some(ms.saturating_sub(self.now.active_ms)),
+            DueAction::CallModel { .. }
+            | DueAction::RunTool { .. }
+            | DueAction::EndTool { .. }
+            | DueAction::Acquire { .. }
+            | DueAction::AwaitSubagent { .. } => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()
     }

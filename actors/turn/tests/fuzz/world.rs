@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::{Attempt, Body, CallId, Durable, Incarnation, Now, Record, SessionId, Timestamp},
-    turn::{Decision, Draft, Effect, Ground, Input, Turn, Waits, Want},
+    turn::{Decision, DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
 
 pub(super) const SESSION: SessionId = SessionId::from_bits(1);
@@ -92,7 +92,7 @@ impl World {
         self.revival += 1;
         let incarnation = Incarnation { epoch: 1, revival: self.revival };
         let boot = format!("b{}", self.boot);
-        self.first = Some(match self.turn.last() {
+        self.first = Some(match self.turn.last_seq() {
             0 => Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot },
             _ => Input::Revived { incarnation, boot },
         });
@@ -113,12 +113,12 @@ impl World {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty() || (self.first.is_some() && self.turn.last() > 0)
+        !self.waiting.is_empty() || (self.first.is_some() && self.turn.last_seq() > 0)
     }
 
     /// An input comes in.
     pub(super) fn hear(&mut self, input: Input, chance: &mut Chance) -> Result<(), String> {
-        if matches!(input, Input::Woke) {
+        if matches!(input, Input::TimerFired) {
             self.tasks.retain(|task| !task.effect.is_timer());
         }
         match input {
@@ -139,9 +139,9 @@ impl World {
             | Input::Steer { .. }
             | Input::Raise { .. }
             | Input::ChildEnded(_)
-            | Input::Nothing
-            | Input::Woke
-            | Input::Refused(_) => {}
+            | Input::EmptyInboxRow
+            | Input::TimerFired
+            | Input::BudgetRefused(_) => {}
         }
         let gathers = matches!(input, Input::ToolEnded { .. }) && chance.one_in(4);
         self.waiting.push_back(input);
@@ -161,13 +161,13 @@ impl World {
 
     /// Decides all that waits as one append, unless one is in flight.
     pub(super) fn decide(&mut self, chance: &mut Chance) -> Result<(), String> {
-        let is_new = self.turn.last() == 0;
+        let is_new = self.turn.last_seq() == 0;
         if self.flight.is_some() || (self.waiting.is_empty() && (self.first.is_none() || is_new)) {
             return Ok(());
         }
-        let mut draft = self.turn.draft(self.now);
+        let mut draft = self.turn.start_decision(self.now);
         let mut fed: Vec<Input> = self.first.iter().cloned().collect();
-        fed.iter().for_each(|first| draft.feed(first));
+        fed.iter().for_each(|first| draft.apply_input(first));
         let inputs = self.feed(&mut draft);
         fed.extend(inputs.iter().cloned());
         if !self.rests {
@@ -179,8 +179,8 @@ impl World {
             self.tally.input(input);
         }
         if self.mood.is_thorough {
-            let mut again = self.turn.draft(self.now);
-            fed.iter().for_each(|input| again.feed(input));
+            let mut again = self.turn.start_decision(self.now);
+            fed.iter().for_each(|input| again.apply_input(input));
             hold!(
                 again.finish().records == decision.records,
                 "the same inputs were decided otherwise: {fed:?}"
@@ -202,7 +202,7 @@ impl World {
         Ok(())
     }
 
-    fn feed(&mut self, draft: &mut Draft) -> Vec<Input> {
+    fn feed(&mut self, draft: &mut DecisionBuilder) -> Vec<Input> {
         let mut taken = Vec::new();
         for input in self.waiting.drain(..) {
             if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = input {
@@ -212,10 +212,10 @@ impl World {
             | Input::NoLease { call, attempt, .. }
             | Input::Permitted { call, attempt } = input
             {
-                self.tasks.retain(|task| task.effect != Effect::Seek { call, attempt });
+                self.tasks.retain(|task| task.effect != DueAction::Acquire { call, attempt });
             }
-            if !draft.refuses(&input) {
-                draft.feed(&input);
+            if !draft.has_history_conflict(&input) {
+                draft.apply_input(&input);
                 taken.push(input);
             }
         }
@@ -223,13 +223,13 @@ impl World {
     }
 
     /// Gives some of what the draft wants.
-    fn grant(&mut self, draft: &mut Draft, fed: &mut Vec<Input>, chance: &mut Chance) {
-        for want in draft.wants() {
+    fn grant(&mut self, draft: &mut DecisionBuilder, fed: &mut Vec<Input>, chance: &mut Chance) {
+        for want in draft.grant_requests() {
             if chance.below(8) >= self.mood.room {
                 continue;
             }
             let input = match want {
-                Want::Lease { call, attempt } => {
+                GrantRequest::Lease { call, attempt } => {
                     let links = draft.candidates_of(call).unwrap_or_default();
                     match links.first() {
                         Some(link) if self.mood.room == 8 || !chance.one_in(16) => {
@@ -241,9 +241,9 @@ impl World {
                         }
                     }
                 }
-                Want::Permit { call, attempt } => Input::Permitted { call, attempt },
+                GrantRequest::Permit { call, attempt } => Input::Permitted { call, attempt },
             };
-            draft.feed(&input);
+            draft.apply_input(&input);
             if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = input {
                 self.granted.push((call, attempt));
             }
@@ -269,7 +269,7 @@ impl World {
                 continue;
             }
             if self.rests && !effect.is_end() {
-                if let Effect::Run { call, attempt } = effect
+                if let DueAction::RunTool { call, attempt } = effect
                     && self.take_grant(call, attempt)
                 {
                     self.waiting.push_back(Input::NeverBegun { call, attempt });
@@ -283,23 +283,23 @@ impl World {
         Ok(())
     }
 
-    fn begin(&mut self, effect: Effect) -> Result<Doing, String> {
+    fn begin(&mut self, effect: DueAction) -> Result<Doing, String> {
         Ok(match effect {
-            Effect::Run { call, .. } | Effect::End { call, .. }
-                if let Some(ground) = self.turn.delegated(call) =>
+            DueAction::RunTool { call, .. } | DueAction::EndTool { call, .. }
+                if let Some(ground) = self.turn.delegation_mode(call) =>
             {
                 match ground {
-                    Ground::Fore => Doing::Children,
-                    Ground::Back(end) => Doing::Told(end),
+                    DelegationMode::Foreground => Doing::Children,
+                    DelegationMode::Background(end) => Doing::Told(end),
                 }
             }
-            Effect::Ask { call, attempt } => {
+            DueAction::CallModel { call, attempt } => {
                 match (self.take_grant(call, attempt), self.turn.started_of(call)) {
                     (true, Some(started)) => Doing::Ask(Arc::clone(started)),
                     (_, _) => Doing::Lost,
                 }
             }
-            Effect::Run { call, attempt } if self.take_grant(call, attempt) => {
+            DueAction::RunTool { call, attempt } if self.take_grant(call, attempt) => {
                 let leaves = self.watch.leaves(call);
                 self.outside.begin(
                     (call, attempt),
@@ -308,20 +308,21 @@ impl World {
                 )?;
                 Doing::Run
             }
-            Effect::Run { call, .. } if self.turn.is_of_before(call) => {
+            DueAction::RunTool { call, .. } if self.turn.is_of_earlier_incarnation(call) => {
                 Doing::Attach(self.turn.is_detached(call))
             }
-            Effect::Run { .. } => Doing::Lost,
-            Effect::End { call, .. } => Doing::Attach(self.turn.is_detached(call)),
-            Effect::Seek { .. } | Effect::Await { .. } | Effect::WakeAt(_) | Effect::WakeAtActive(_) => {
-                Doing::Wait
-            }
+            DueAction::RunTool { .. } => Doing::Lost,
+            DueAction::EndTool { call, .. } => Doing::Attach(self.turn.is_detached(call)),
+            DueAction::Acquire { .. }
+            | DueAction::AwaitSubagent { .. }
+            | DueAction::WakeAt(_)
+            | DueAction::WakeAtActive(_) => Doing::Wait,
         })
     }
 
     fn is_once(&self, id: CallId) -> bool {
-        use crate::turn::run::Phase;
-        matches!(&self.turn.phase, Phase::Running(run) if run.calls().iter().any(|call| call.id == id && call.is_once()))
+        use crate::turn::active_run::CurrentRun;
+        matches!(&self.turn.current, CurrentRun::Running(run) if run.calls().iter().any(|call| call.id == id && call.is_once()))
     }
 
     fn take_grant(&mut self, call: CallId, attempt: Attempt) -> bool {
@@ -330,10 +331,10 @@ impl World {
     }
 
     /// Cancels what is begun and not due.
-    fn cancel_all_but(&mut self, due: &[Effect]) {
+    fn cancel_all_but(&mut self, due: &[DueAction]) {
         self.tasks.retain_mut(|task| {
             if task.is_due && !due.contains(&task.effect) {
-                match (&task.doing, task.effect.ended().filter(|end| due.contains(end))) {
+                match (&task.doing, task.effect.end_action().filter(|end| due.contains(end))) {
                     (Doing::Wait | Doing::Over | Doing::Children, None) => return false,
                     (_, Some(end)) => task.effect = end,
                     (_, None) => task.is_due = false,
@@ -346,12 +347,12 @@ impl World {
     /// What is shown to models and persons of the state.
     pub(super) fn shown_as_it_is(&self, turn: &Turn) -> Result<(), String> {
         self.watch.shown.check_all(turn)?;
-        let mut waits = Waits::new(SESSION);
+        let mut waits = WaitTracker::new(SESSION);
         self.journal.iter().for_each(|record| waits.take(record));
         if let Some((run, _)) = turn.current() {
-            let named = waits.under_way(run, self.now.at, &NoBounds);
+            let named = waits.waits_running(run, self.now.at, &NoBounds);
             hold!(!named.is_empty(), "{:?} is due, and no wait is named", turn.due(self.now));
-            hold!(!waits.at_rest(run, self.now.at).is_empty(), "a run at rest waits for nothing");
+            hold!(!waits.waits_unowned(run, self.now.at).is_empty(), "a run at rest waits for nothing");
         }
         Ok(())
     }
@@ -364,7 +365,7 @@ impl World {
 
 struct NoBounds;
 
-impl crate::turn::Bounds for NoBounds {
+impl crate::turn::TaskDeadlines for NoBounds {
     fn model(&self, _: &crate::model::ModelRef, _: &crate::model::RunSpec) -> u64 {
         1
     }

@@ -6,7 +6,7 @@ use crate::{
     port::Index,
     turn::{
         Turn,
-        run::Phase,
+        active_run::CurrentRun,
         tests::fuzz::{family::ONE_CHILD, hold, money::Held},
     },
 };
@@ -51,7 +51,7 @@ impl Watch {
                 self.money.check_counts(run.id, booked)?;
             }
         }
-        if let Phase::Running(run) = &turn.phase {
+        if let CurrentRun::Running(run) = &turn.current {
             let (folded, booked) = (run.spent.tokens.unwrap_or(0), self.money.tokens(run.id));
             let booked = booked - self.family.spent(run.id);
             hold!(
@@ -67,7 +67,7 @@ impl Watch {
         let row = self.rows.iter().find(|(id, _)| *id == run.id).map(|(_, state)| *state);
         let expected = match run.state {
             State::Queued => RunState::Queued,
-            State::Running | State::Stopping if turn.parked() == Some(run.id) => RunState::Parked,
+            State::Running | State::Stopping if turn.parked_run() == Some(run.id) => RunState::Parked,
             State::Running | State::Stopping => RunState::Running,
             State::Ended => RunState::Ended,
         };

@@ -21,7 +21,7 @@ use crate::{
         Amounts, Attempt, Body, CallId, Finish, Incarnation, Ledger, ModelStarted, NoAllowance, Record,
         RunId, RunSpec, RunState, Seq, TodoList, Usage,
     },
-    turn::{Effect, Turn},
+    turn::{DueAction, Turn},
 };
 
 #[derive(Debug, Default)]
@@ -154,7 +154,7 @@ impl Watch {
         let (ours, theirs) = (current.map(|run| run.id), turn.current().map(|(run, _)| run));
         hold!(ours == theirs, "{theirs:?} is under way and not {ours:?}");
         hold!(turn.todo == self.todo, "the list is {:?} and not {:?}", turn.todo, self.todo);
-        hold!(turn.last() == self.seq, "the last record is {} and not {}", turn.last(), self.seq);
+        hold!(turn.last_seq() == self.seq, "the last record is {} and not {}", turn.last_seq(), self.seq);
         Ok(())
     }
 
@@ -169,22 +169,22 @@ impl Watch {
     }
 
     /// What is due stands in the journal, and a run under way has something due.
-    pub(super) fn due(&self, due: &[Effect]) -> Result<(), String> {
+    pub(super) fn due(&self, due: &[DueAction]) -> Result<(), String> {
         for (n, effect) in due.iter().enumerate() {
             hold!(!due[..n].contains(effect), "{effect:?} is due twice");
             self.calls.check(effect)?;
             let asked = self.asked.as_ref().map(|asked| (asked.call, asked.attempt));
             let fits = match *effect {
-                Effect::Ask { call, .. } | Effect::Seek { call, .. } if call.is_summary() => {
+                DueAction::CallModel { call, .. } | DueAction::Acquire { call, .. } if call.is_summary() => {
                     self.summaries.fits(effect)
                 }
-                Effect::Ask { call, attempt } => asked == Some((call, attempt)),
-                Effect::Seek { call, .. } => call.n > 0 || asked.is_none(),
-                Effect::Run { .. }
-                | Effect::End { .. }
-                | Effect::Await { .. }
-                | Effect::WakeAt(_)
-                | Effect::WakeAtActive(_) => true,
+                DueAction::CallModel { call, attempt } => asked == Some((call, attempt)),
+                DueAction::Acquire { call, .. } => call.n > 0 || asked.is_none(),
+                DueAction::RunTool { .. }
+                | DueAction::EndTool { .. }
+                | DueAction::AwaitSubagent { .. }
+                | DueAction::WakeAt(_)
+                | DueAction::WakeAtActive(_) => true,
             };
             hold!(fits, "{effect:?} is due while {:?}", self.asked);
         }

@@ -78,7 +78,7 @@ impl Watch {
         self.family.run_ended(ended.run)?;
         if ended.ended.outcome == Outcome::Completed {
             hold!(matches!(finish, Some(Finish::Stop | Finish::ToolCalls)), "completed by {finish:?}");
-            let (view, _) = turn.render(crate::turn::Cursor::default());
+            let (view, _) = turn.render(crate::turn::RenderCursor::default());
             let mut said = view.iter().rev().filter_map(|message| match message {
                 Message::Assistant(said) if said.calls.is_empty() => Some(&said.text),
                 Message::Assistant(_) | Message::System(_) | Message::User(_) | Message::Tool { .. } => None,

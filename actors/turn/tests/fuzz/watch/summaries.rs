@@ -9,7 +9,7 @@ use crate::{
         SummaryAnswered, SummaryStarted, Usage,
     },
     policy::{Billing, billing},
-    turn::{Effect, Turn, tests::fuzz::hold},
+    turn::{DueAction, Turn, tests::fuzz::hold},
 };
 
 /// See the module.
@@ -27,17 +27,17 @@ impl Summaries {
     }
 
     /// Whether an effect that asks a model fits what is under way.
-    pub(super) fn fits(&self, effect: &Effect) -> bool {
+    pub(super) fn fits(&self, effect: &DueAction) -> bool {
         match *effect {
-            Effect::Ask { call, attempt } => {
+            DueAction::CallModel { call, attempt } => {
                 self.asked.as_ref().is_some_and(|asked| (asked.call, asked.attempt) == (call, attempt))
             }
-            Effect::Seek { .. } => self.asked.is_none(),
-            Effect::Run { .. }
-            | Effect::End { .. }
-            | Effect::Await { .. }
-            | Effect::WakeAt(_)
-            | Effect::WakeAtActive(_) => false,
+            DueAction::Acquire { .. } => self.asked.is_none(),
+            DueAction::RunTool { .. }
+            | DueAction::EndTool { .. }
+            | DueAction::AwaitSubagent { .. }
+            | DueAction::WakeAt(_)
+            | DueAction::WakeAtActive(_) => false,
         }
     }
 }

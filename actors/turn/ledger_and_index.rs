@@ -10,20 +10,20 @@ use crate::{
     policy::spent_by_failure,
     port::Index,
     turn::{
+        active_run::{ActiveRun, QueuedRun},
+        decision::DecisionBuilder,
         delegate::ONE_CHILD,
-        draft::Draft,
-        run::{Queued, Run},
     },
 };
 
-impl Draft {
+impl DecisionBuilder {
     /// Books what a record reserves, spends and gives back; called before it is folded.
-    pub(super) fn account(&mut self, body: &Body) {
+    pub(super) fn update_ledger(&mut self, body: &Body) {
         if let Body::RunEnded(ended) = body {
-            self.tell_parent(ended.run);
+            self.notify_parent(ended.run);
         }
-        let asking = self.run().and_then(|run| run.started_of(call_of(body)?)).cloned();
-        let never_made = self.ends_here(body);
+        let asking = self.run().and_then(|run| run.started_of(ended_model_call(body)?)).cloned();
+        let never_made = self.ends_call_started_here(body);
         let ledger = &mut self.decision.ledger;
         match body {
             Body::RunAccepted(accepted) => ledger.open.push(NewAccount {
@@ -81,20 +81,20 @@ impl Draft {
     }
 
     /// Gives the place of an ended subagent back to the account of the run that it worked for.
-    pub(super) fn release(&mut self, account: AccountId) {
+    pub(super) fn release_child_slot(&mut self, account: AccountId) {
         settle(&mut self.decision.ledger, account, &ONE_CHILD, &Amounts::default());
     }
 
     /// Whether a record ends a call that starts in this very draft.
-    fn ends_here(&self, body: &Body) -> bool {
+    fn ends_call_started_here(&self, body: &Body) -> bool {
         if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
-            return self.started_here(failed.call, failed.attempt);
+            return self.is_started_here(failed.call, failed.attempt);
         }
-        matches!(body, Body::CallEnded(ended) if self.started_here(ended.call, ended.attempt))
+        matches!(body, Body::CallEnded(ended) if self.is_started_here(ended.call, ended.attempt))
     }
 
     /// Lists what a record changes for those who look for runs and sessions; called after it is folded.
-    pub(super) fn list(&mut self, body: &Body) {
+    pub(super) fn index_record(&mut self, body: &Body) {
         match body {
             Body::SessionOpened(opened) => self.decision.index.push(Index::Session(SessionRow {
                 id: self.turn.session,
@@ -103,16 +103,16 @@ impl Draft {
             })),
             Body::RunAccepted(accepted) => {
                 if let Some(row) = self.row_of(accepted.run) {
-                    self.index(row);
+                    self.put_run_row(row);
                 }
             }
             Body::RunEnded(ended) => {
                 if !planted(Mutation::NoEndRow) {
-                    self.index(self.ended(ended));
+                    self.put_run_row(self.ended_row(ended));
                 }
-                self.list_running();
+                self.index_running();
             }
-            Body::RunReopened(_) => self.list_running(),
+            Body::RunReopened(_) => self.index_running(),
             Body::SessionRevived(_)
             | Body::RunStopping(_)
             | Body::ModelStarted(_)
@@ -139,44 +139,44 @@ impl Draft {
     }
 
     /// Writes over an earlier row of the same run in this draft.
-    fn index(&mut self, row: RunRow) {
+    fn put_run_row(&mut self, row: RunRow) {
         let same = |index: &Index| matches!(index, Index::Run(earlier) if earlier.id == row.id);
         self.decision.index.retain(|index| !same(index));
         self.decision.index.push(Index::Run(Box::new(row)));
     }
 
-    pub(super) fn list_running(&mut self) {
-        if let Some(row) = self.run().map(|run| self.running(run)) {
-            self.index(row);
+    pub(super) fn index_running(&mut self) {
+        if let Some(row) = self.run().map(|run| self.running_row(run)) {
+            self.put_run_row(row);
         }
     }
 
     /// The row of a run that is under way or waits.
     pub(super) fn row_of(&self, id: RunId) -> Option<RunRow> {
         match self.run() {
-            Some(run) if run.id == id => Some(self.running(run)),
+            Some(run) if run.id == id => Some(self.running_row(run)),
             Some(_) | None => {
                 let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
-                Some(self.queued(queued))
+                Some(self.queued_row(queued))
             }
         }
     }
 
-    fn running(&self, run: &Run) -> RunRow {
+    fn running_row(&self, run: &ActiveRun) -> RunRow {
         let (at, seq) = run.accepted;
-        let started_at = Some(run.began.at);
+        let started_at = Some(run.started.at);
         let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
-        RunRow { state, started_at, leg: run.leg, parent: run.parent, ..self.row(run.id, at, seq) }
+        RunRow { state, started_at, leg: run.leg, parent: run.parent, ..self.new_row(run.id, at, seq) }
     }
 
-    fn queued(&self, queued: &Queued) -> RunRow {
-        let Queued { accepted, at, seq } = queued;
-        RunRow { parent: accepted.parent, ..self.row(accepted.run, *at, *seq) }
+    fn queued_row(&self, queued: &QueuedRun) -> RunRow {
+        let QueuedRun { accepted, at, seq } = queued;
+        RunRow { parent: accepted.parent, ..self.new_row(accepted.run, *at, *seq) }
     }
 
-    fn ended(&self, ended: &RunEnded) -> RunRow {
-        let known = self.before_end.as_ref().filter(|row| row.id == ended.run).cloned();
-        let row = known.unwrap_or_else(|| self.row(ended.run, self.now.at, self.turn.last));
+    fn ended_row(&self, ended: &RunEnded) -> RunRow {
+        let known = self.row_before_end.as_ref().filter(|row| row.id == ended.run).cloned();
+        let row = known.unwrap_or_else(|| self.new_row(ended.run, self.now.at, self.turn.last));
         RunRow {
             state: RunState::Ended,
             ended_at: Some(self.now.at),
@@ -188,7 +188,7 @@ impl Draft {
         }
     }
 
-    fn row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
+    fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
         RunRow {
             id,
             session: self.turn.session,
@@ -258,7 +258,7 @@ fn settle_answer(ledger: &mut Ledger, asking: Option<&ModelStarted>, usage: Opti
 }
 
 /// The call to a model that a record ends.
-fn call_of(body: &Body) -> Option<CallId> {
+fn ended_model_call(body: &Body) -> Option<CallId> {
     if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
         Some(failed.call)
     } else if let Body::SummaryAnswered(answered) = body {

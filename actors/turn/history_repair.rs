@@ -14,7 +14,7 @@ const NO_QUESTION: &str = "[The history that was given begins with the assistant
 
 /// What became of a list of messages.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Repaired {
+pub(crate) struct RepairedHistory {
     /// The conversation.
     pub(crate) past: Past,
     /// The system messages that stood in it, joined.
@@ -24,8 +24,8 @@ pub(crate) struct Repaired {
 /// Mends a history: consecutive messages of one role become one; a result whose call is not in the directly preceding
 /// assistant message is dropped, and a call without a result gets one that says so; ids become unique; empty messages
 /// are dropped; system messages are taken out.
-pub(crate) fn repair(messages: &[Message]) -> Repaired {
-    let mut repair = Repair::default();
+pub(crate) fn repair(messages: &[Message]) -> RepairedHistory {
+    let mut repair = HistoryRepair::default();
     for message in messages {
         match message {
             Message::System(text) => repair.system(text),
@@ -38,29 +38,29 @@ pub(crate) fn repair(messages: &[Message]) -> Repaired {
 }
 
 #[derive(Debug, Default)]
-struct Repair {
-    done: Repaired,
+struct HistoryRepair {
+    done: RepairedHistory,
     /// The round that is still open.
-    open: Option<Open>,
+    open: Option<OpenRound>,
     ids: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenRound {
     user: String,
     steps: Vec<PastStep>,
-    said: Option<Said>,
+    answer: Option<PendingAnswer>,
 }
 
 /// What consecutive assistant messages said, and the results that followed.
 #[derive(Debug, Default)]
-struct Said {
+struct PendingAnswer {
     text: String,
     reasoning: String,
     calls: Vec<(ToolCall, Option<String>)>,
 }
 
-impl Repair {
+impl HistoryRepair {
     fn system(&mut self, text: &str) {
         if !text.trim().is_empty() {
             join(self.done.system.get_or_insert_default(), text);
@@ -71,7 +71,7 @@ impl Repair {
         if text.trim().is_empty() {
             return;
         }
-        if self.open.as_ref().is_some_and(|open| open.said.is_some() || !open.steps.is_empty()) {
+        if self.open.as_ref().is_some_and(|open| open.answer.is_some() || !open.steps.is_empty()) {
             self.close();
         }
         join(&mut self.open.get_or_insert_default().user, text);
@@ -81,18 +81,19 @@ impl Repair {
         if message.text.trim().is_empty() && message.calls.is_empty() {
             return;
         }
-        let open = self.open.get_or_insert_with(|| Open { user: NO_QUESTION.into(), ..Open::default() });
-        if open.said.as_ref().is_some_and(|said| said.calls.iter().any(|(_, result)| result.is_some())) {
+        let open =
+            self.open.get_or_insert_with(|| OpenRound { user: NO_QUESTION.into(), ..OpenRound::default() });
+        if open.answer.as_ref().is_some_and(|said| said.calls.iter().any(|(_, result)| result.is_some())) {
             open.step(&mut self.ids);
         }
-        let said = open.said.get_or_insert_default();
+        let said = open.answer.get_or_insert_default();
         join(&mut said.text, &message.text);
         join(&mut said.reasoning, &message.reasoning);
         said.calls.extend(message.calls.iter().map(|call| (call.clone(), None)));
     }
 
     fn result(&mut self, id: &str, content: &str) {
-        let said = self.open.as_mut().and_then(|open| open.said.as_mut());
+        let said = self.open.as_mut().and_then(|open| open.answer.as_mut());
         let mut calls = said.into_iter().flat_map(|said| &mut said.calls);
         if let Some((_, result)) = calls.find(|(call, result)| call.id == id && result.is_none()) {
             *result = Some(content.to_owned());
@@ -102,8 +103,8 @@ impl Repair {
     fn close(&mut self) {
         let Some(mut open) = self.open.take() else { return };
         open.step(&mut self.ids);
-        let answer = match open.said {
-            Some(Said { text, reasoning, .. }) => {
+        let answer = match open.answer {
+            Some(PendingAnswer { text, reasoning, .. }) => {
                 AssistantMessage { text, reasoning, ..AssistantMessage::default() }
             }
             None => AssistantMessage { text: NO_ANSWER.into(), ..AssistantMessage::default() },
@@ -112,8 +113,8 @@ impl Repair {
         self.done.past.rounds.push(PastRound { user, steps, answer });
     }
 
-    fn finish(mut self) -> Repaired {
-        match self.open.take_if(|open| open.said.is_none() && open.steps.is_empty()) {
+    fn finish(mut self) -> RepairedHistory {
+        match self.open.take_if(|open| open.answer.is_none() && open.steps.is_empty()) {
             Some(open) => self.done.past.unanswered = Some(open.user.into()),
             None => self.close(),
         }
@@ -121,10 +122,12 @@ impl Repair {
     }
 }
 
-impl Open {
+impl OpenRound {
     /// Makes a step of what was said, if it asks for calls.
     fn step(&mut self, ids: &mut BTreeSet<String>) {
-        let Some(Said { text, reasoning, calls }) = self.said.take_if(|said| !said.calls.is_empty()) else {
+        let Some(PendingAnswer { text, reasoning, calls }) =
+            self.answer.take_if(|said| !said.calls.is_empty())
+        else {
             return;
         };
         let call = |(call, result): (ToolCall, Option<String>)| PastCall {
@@ -179,7 +182,7 @@ mod tests {
     /// What a model reads of it, a line for each message.
     fn shown(past: &Past) -> Vec<String> {
         let mut history = History::default();
-        history.recall(past);
+        history.import(past);
         let line = |message: &Message| match message {
             Message::System(text) => format!("s {text}"),
             Message::User(content) => format!("u {}", content.text),
@@ -190,7 +193,8 @@ mod tests {
             }
             Message::Tool { call, content, .. } => format!("t {call} {}", content.text),
         };
-        let mut lines: Vec<_> = history.render(crate::turn::Cursor::default()).0.iter().map(line).collect();
+        let mut lines: Vec<_> =
+            history.render(crate::turn::RenderCursor::default()).0.iter().map(line).collect();
         lines.extend(past.unanswered.iter().map(|text| format!("u {text}")));
         lines
     }

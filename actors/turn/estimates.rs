@@ -2,23 +2,23 @@
 
 use crate::{
     model::{Amounts, Attempt, Dimension, ModelRef, NoAllowance, Price},
-    turn::{Turn, run::Run},
+    turn::{Turn, active_run::ActiveRun},
 };
 
 /// Fewer output tokens than this are not worth a call: it is refused instead.
-const LEAST_OUTPUT: u64 = 256;
+const MIN_OUTPUT_TOKENS: u64 = 256;
 
 /// After an answer that was cut off twice the output is asked for, up to this.
-const MOST_OUTPUT: u64 = 32_768;
+const MAX_OUTPUT_TOKENS: u64 = 32_768;
 
 /// The room that a request leaves for its answer at least, in tokens; at most a quarter of the window.
-const SHORTEST_ANSWER: u64 = 1_024;
+const MIN_ANSWER_TOKENS: u64 = 1_024;
 
 /// The grace call asks for no more output than this.
-const GRACE_OUTPUT: u64 = 4_096;
+const MAX_GRACE_TOKENS: u64 = 4_096;
 
 /// What is left free of output for the grace call while the model works.
-const GRACE_ROOM: u64 = 1_024;
+const RESERVED_GRACE_TOKENS: u64 = 1_024;
 
 /// What one attempt of a model call asks for, and reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,44 +31,44 @@ pub(super) struct Estimate {
 
 /// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
 /// what is left, to what the model can write, and to what its window has room for.
-pub(super) fn estimate(run: &Run, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
-    let (likely, input) = (read(run, turn, model), input(run, turn, model));
-    let wanted = wanted_output(run, model).min(answer_room(run, turn, (model, likely)));
+pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
+    let (likely, input) = (input_estimate(run, turn, model), input_reservation(run, turn, model));
+    let wanted = wanted_output(run, model).min(max_answer_tokens(run, turn, (model, likely)));
     let price = run.spec.traits_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
     let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
-    let beside_grace = before_grace(run, turn, model).map(|(_, room, _)| room).fold(room, u64::min);
+    let beside_grace = limits_before_grace(run, turn, model).map(|(_, room, _)| room).fold(room, u64::min);
     let max_tokens = match (room, beside_grace) {
-        (_, room @ LEAST_OUTPUT..) => room,
-        (LEAST_OUTPUT.., _) => wanted,
+        (_, room @ MIN_OUTPUT_TOKENS..) => room,
+        (MIN_OUTPUT_TOKENS.., _) => wanted,
         // It is refused. The refusal names what the shortest answer needs.
-        _ => wanted.min(LEAST_OUTPUT),
+        _ => wanted.min(MIN_OUTPUT_TOKENS),
     };
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
-    let usd = money(run, known, (input, max_tokens));
+    let usd = cost_ceiling(run, known, (input, max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
 }
 
 /// The tokens that the window has for the answer to a request that likely reads so many.
-fn answer_room(run: &Run, turn: &Turn, (model, likely): (&ModelRef, u64)) -> u64 {
+fn max_answer_tokens(run: &ActiveRun, turn: &Turn, (model, likely): (&ModelRef, u64)) -> u64 {
     let Some(window) = turn.window(run, model) else { return u64::MAX };
     let left = window.saturating_sub(likely.saturating_add(likely / 16));
-    left.max(shortest_answer(run, model, window))
+    left.max(min_answer_tokens(run, model, window))
 }
 
 /// The tokens that a request leaves for its answer at least, in a window of so many.
-pub(super) fn shortest_answer(run: &Run, model: &ModelRef, window: u64) -> u64 {
-    wanted_output(run, model).min(SHORTEST_ANSWER).min(window / 4).max(1)
+pub(super) fn min_answer_tokens(run: &ActiveRun, model: &ModelRef, window: u64) -> u64 {
+    wanted_output(run, model).min(MIN_ANSWER_TOKENS).min(window / 4).max(1)
 }
 
 /// What the run's own limits leave no room for, if the grace call is to fit behind another call of it: that call is not
 /// made. A run that has no answer yet is asked for one as long as there is anything left.
-pub(super) fn no_room_for_grace(run: &Run, turn: &Turn, model: &ModelRef) -> Option<NoAllowance> {
-    let least = wanted_output(run, model).min(LEAST_OUTPUT);
-    let (dimension, _, needed) = before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
+pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<NoAllowance> {
+    let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
+    let (dimension, _, needed) = limits_before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
     Some(NoAllowance {
         account: run.id.into(),
         dimension,
@@ -81,20 +81,21 @@ pub(super) fn no_room_for_grace(run: &Run, turn: &Turn, model: &ModelRef) -> Opt
 
 /// The output for which a call may ask, by each limit, so that the grace call fits behind it: that reads the same view, and
 /// the call's whole output. And what both calls need of that limit with the shortest answer.
-fn before_grace(
-    run: &Run,
+fn limits_before_grace(
+    run: &ActiveRun,
     turn: &Turn,
     model: &ModelRef,
 ) -> impl Iterator<Item = (Dimension, u64, u64)> + use<> {
     let works = run.has_answered() && !run.is_in_grace();
     let price = run.spec.traits_of(model).price;
-    let twice = input(run, turn, model).saturating_mul(2);
-    let least = wanted_output(run, model).min(LEAST_OUTPUT);
-    let tokens =
-        run.left(Dimension::Tokens).map(|left| left.saturating_sub(twice.saturating_add(GRACE_ROOM)) / 2);
-    let tokens_needed = twice.saturating_add(GRACE_ROOM).saturating_add(least * 2);
+    let twice = input_reservation(run, turn, model).saturating_mul(2);
+    let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
+    let tokens = run
+        .left(Dimension::Tokens)
+        .map(|left| left.saturating_sub(twice.saturating_add(RESERVED_GRACE_TOKENS)) / 2);
+    let tokens_needed = twice.saturating_add(RESERVED_GRACE_TOKENS).saturating_add(least * 2);
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| {
-        let (grace, each) = (price.at_most(twice, GRACE_ROOM), price.at_most(1, 1));
+        let (grace, each) = (price.at_most(twice, RESERVED_GRACE_TOKENS), price.at_most(1, 1));
         let room = left.saturating_sub(grace).checked_div(each).unwrap_or(u64::MAX);
         (Dimension::Usd, room, grace.saturating_add(each.saturating_mul(least)))
     });
@@ -103,54 +104,60 @@ fn before_grace(
 }
 
 /// The tokens that are reserved for what a request reads: a quarter more than is likely.
-fn input(run: &Run, turn: &Turn, model: &ModelRef) -> u64 {
-    let likely = read(run, turn, model);
+fn input_reservation(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
+    let likely = input_estimate(run, turn, model);
     likely.saturating_add(likely / 4)
 }
 
 /// The tokens that a request reads, as far as its bytes tell: the head with the tools, and the view.
-fn read(run: &Run, turn: &Turn, model: &ModelRef) -> u64 {
+fn input_estimate(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
     turn.density(run, model).tokens(request_bytes(run, turn) as u64)
 }
 
 /// The bytes that a request reads.
-pub(super) fn request_bytes(run: &Run, turn: &Turn) -> usize {
+pub(super) fn request_bytes(run: &ActiveRun, turn: &Turn) -> usize {
     head_bytes(run, turn).saturating_add(turn.request_bytes())
 }
 
 /// The bytes of the system prompt and the tools.
-pub(super) fn head_bytes(run: &Run, turn: &Turn) -> usize {
+pub(super) fn head_bytes(run: &ActiveRun, turn: &Turn) -> usize {
     let tools = usize::try_from(run.spec.schema_bytes).unwrap_or(usize::MAX);
     turn.system_bytes(run).saturating_add(tools)
 }
 
 /// The input tokens above which the model's price is not known, if the request reads more and money is limited: such a
 /// model is not asked.
-pub(super) fn unpriced_above(run: &Run, turn: &Turn, model: &ModelRef) -> Option<u64> {
+pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<u64> {
     run.spec.limits.budget.usd?;
     let price = run.spec.traits_of(model).price;
-    let is_known = price.is_some_and(|price| price.holds_for(read(run, turn, model)));
+    let is_known = price.is_some_and(|price| price.holds_for(input_estimate(run, turn, model)));
     (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
 }
 
 /// The money that an attempt may cost at most. What nobody can price does not fit any limit.
-pub(super) fn money(run: &Run, price: Option<Price>, (input, output): (u64, u64)) -> Option<u64> {
+pub(super) fn cost_ceiling(
+    run: &ActiveRun,
+    price: Option<Price>,
+    (input, output): (u64, u64),
+) -> Option<u64> {
     let most = price.map(|price| price.at_most(input, output));
     let is_limited = run.spec.limits.budget.usd.is_some();
     most.or(is_limited.then_some(u64::MAX))
 }
 
 /// The tokens that an attempt would reserve.
-pub(super) fn tokens(run: &Run, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u64 {
+pub(super) fn tokens_to_reserve(run: &ActiveRun, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u64 {
     estimate(run, turn, attempt).reserved.tokens.unwrap_or(0)
 }
 
 /// The output tokens that the call would ask for if there were no budget: no more than the model is known, or was found, to
 /// give.
-pub(super) fn wanted_output(run: &Run, model: &ModelRef) -> u64 {
+pub(super) fn wanted_output(run: &ActiveRun, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;
-    let wanted = limit.max(limit.saturating_mul(1 << run.ladder.cut_off().min(20)).min(MOST_OUTPUT));
-    let wanted = if run.is_in_grace() { wanted.min(GRACE_OUTPUT) } else { wanted };
-    let found = run.caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
+    let wanted = limit.max(
+        limit.saturating_mul(1 << run.answer_recovery.truncated_answers().min(20)).min(MAX_OUTPUT_TOKENS),
+    );
+    let wanted = if run.is_in_grace() { wanted.min(MAX_GRACE_TOKENS) } else { wanted };
+    let found = run.output_caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
     found.chain(run.spec.traits_of(model).max_output).fold(wanted, u64::min)
 }

@@ -13,59 +13,59 @@ use crate::{
     mutation::{Mutation, planted},
     turn::{
         Turn,
-        draft::Draft,
-        run::{CallState, Doubtful, Phase, Run},
+        active_run::{ActiveRun, CurrentRun, InDoubtCall, ToolCallState},
+        decision::DecisionBuilder,
     },
 };
 
 /// How many times a call is started again after its end was not seen.
-const ATTEMPTS: Attempt = 3;
+const MAX_ATTEMPTS: Attempt = 3;
 /// Characters of a call's arguments that are shown when it is in doubt.
-const SHOWN: usize = 2_000;
+const MAX_ARGUMENT_CHARS: usize = 2_000;
 
-impl Draft {
+impl DecisionBuilder {
     /// A lost call is started again if that is safe; else what became of it is in doubt.
-    pub(super) fn tool_lost(&mut self, id: CallId, attempt: Attempt) {
+    pub(super) fn on_tool_lost(&mut self, id: CallId, attempt: Attempt) {
         // A call that has given tasks away is where its subagents are.
         let Some(call) = self.call(id).filter(|call| !call.delegates()) else { return };
-        let CallState::Started(started, since) = &call.state else { return };
+        let ToolCallState::Started(started, since) = &call.state else { return };
         if started.attempt != attempt {
             return;
         }
         let (since, is_once) = (*since, call.is_once());
-        let closing = self.run().and_then(Run::why_closing);
+        let closing = self.run().and_then(ActiveRun::closing_reason);
         if is_once && !planted(Mutation::RepeatInDoubt) {
-            self.doubt(id, attempt, since);
+            self.resolve_in_doubt(id, attempt, since);
         } else if let Some(why) = closing {
             let end = CallEnd::error(CallStatus::Stopped, why, None, "nothing to do");
             self.end_call(id, attempt, end);
-        } else if self.lost(id) + 1 >= ATTEMPTS {
+        } else if self.lost_attempts(id) + 1 >= MAX_ATTEMPTS {
             let hint = "the tool fails inside; try another way";
             let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
             self.end_call(id, attempt, end);
         } else {
-            self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::Lost }));
+            self.record(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::Lost }));
         }
     }
 
     /// A repeatable call whose process has died is started again, as often as that happens: it says nothing of the tool.
-    pub(super) fn interrupted(&mut self, call: CallId, attempt: Attempt) {
-        match self.run().is_some_and(|run| run.why_closing().is_some()) {
-            true => self.tool_lost(call, attempt),
-            false => self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::Interrupted })),
+    pub(super) fn on_interrupted(&mut self, call: CallId, attempt: Attempt) {
+        match self.run().is_some_and(|run| run.closing_reason().is_some()) {
+            true => self.on_tool_lost(call, attempt),
+            false => self.record(Body::CallLost(CallLost { call, attempt, why: WhyAgain::Interrupted })),
         }
     }
 
     /// A call that was started and never begun is started again.
-    pub(super) fn never_begun(&mut self, id: CallId, attempt: Attempt) {
+    pub(super) fn on_never_begun(&mut self, id: CallId, attempt: Attempt) {
         let is_started = self.call(id).is_some_and(
-            |call| matches!(&call.state, CallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
+            |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
         );
         if !is_started {
             return;
         }
-        self.push(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
-        if let Some(why) = self.run().and_then(Run::why_closing) {
+        self.record(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
+        if let Some(why) = self.run().and_then(ActiveRun::closing_reason) {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, why);
             return self.end_call(id, 0, end);
         }
@@ -73,79 +73,84 @@ impl Draft {
     }
 
     /// What is done about a call in doubt is in its run's spec.
-    fn doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
+    fn resolve_in_doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
         let Some(run) = self.run() else { return };
         let policy = run.spec.in_doubt;
-        let then = if run.why_closing().is_some() { WhenInDoubt::Tell } else { policy.then };
+        let then = if run.closing_reason().is_some() { WhenInDoubt::Tell } else { policy.then };
         match then {
-            WhenInDoubt::Retry if self.lost(call) + 1 < ATTEMPTS => {
-                self.push(Body::CallLost(CallLost { call, attempt, why: WhyAgain::InDoubt }));
+            WhenInDoubt::Retry if self.lost_attempts(call) + 1 < MAX_ATTEMPTS => {
+                self.record(Body::CallLost(CallLost { call, attempt, why: WhyAgain::InDoubt }));
             }
             WhenInDoubt::Tell | WhenInDoubt::Retry => {
-                let end = self.in_doubt(call, since, None);
+                let end = self.in_doubt_end(call, since, None);
                 self.end_call(call, attempt, end);
             }
             WhenInDoubt::Ask => {
-                let question = format!("{}. Is it to be made again?", self.known(call, since));
+                let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
                 let expires_at = self.now.at.plus_ms(policy.patience_ms);
-                self.push(Body::ApprovalRequested(ApprovalRequested { call, attempt, question, expires_at }));
+                self.record(Body::ApprovalRequested(ApprovalRequested {
+                    call,
+                    attempt,
+                    question,
+                    expires_at,
+                }));
             }
         }
     }
 
     /// Whether a person is asked about this call.
-    pub(crate) fn asks(&self, call: CallId) -> bool {
-        self.asked(call).is_some()
+    pub(crate) fn needs_approval(&self, call: CallId) -> bool {
+        self.open_approval(call).is_some()
     }
 
     /// The open question about a call: one that has expired is none, even before its answer is written.
-    fn asked(&self, call: CallId) -> Option<Arc<Doubtful>> {
-        let doubtful = self.run().map(Run::doubtful).unwrap_or_default();
+    fn open_approval(&self, call: CallId) -> Option<Arc<InDoubtCall>> {
+        let doubtful = self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default();
         doubtful
             .into_iter()
             .find(|asked| asked.request.call == call && asked.request.expires_at > self.now.at)
     }
 
     /// How many attempts of a call were lost for what may lie in the call itself.
-    fn lost(&self, call: CallId) -> Attempt {
-        self.call(call).map_or(0, |call| call.lost)
+    fn lost_attempts(&self, call: CallId) -> Attempt {
+        self.call(call).map_or(0, |call| call.lost_attempts)
     }
 
     /// A person has decided.
-    pub(super) fn decided(&mut self, call: CallId, verdict: Verdict) {
-        let Some(doubtful) = self.asked(call) else { return };
+    pub(super) fn on_decision(&mut self, call: CallId, verdict: Verdict) {
+        let Some(doubtful) = self.open_approval(call) else { return };
         match verdict {
             Verdict::Allow => {
                 let by = Answerer::Person;
-                self.push(Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by }));
+                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by }));
                 let (attempt, why) = (doubtful.attempt, WhyAgain::InDoubt);
-                self.push(Body::CallLost(CallLost { call, attempt, why }));
+                self.record(Body::CallLost(CallLost { call, attempt, why }));
             }
-            Verdict::Deny => self.stay_in_doubt(&doubtful, Some(Answerer::Person)),
+            Verdict::Deny => self.end_in_doubt(&doubtful, Some(Answerer::Person)),
         }
     }
 
     /// Nobody has decided in time.
-    pub(super) fn give_up_waiting(&mut self) {
-        for doubtful in self.run().map(Run::doubtful).unwrap_or_default() {
+    pub(super) fn expire_approvals(&mut self) {
+        for doubtful in self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default() {
             if doubtful.request.expires_at <= self.now.at {
-                self.stay_in_doubt(&doubtful, Some(Answerer::Expiry));
+                self.end_in_doubt(&doubtful, Some(Answerer::Expiry));
             }
         }
     }
 
     /// Ends a call about which a person was asked without making it again.
-    pub(super) fn stay_in_doubt(&mut self, doubtful: &Doubtful, by: Option<Answerer>) {
+    pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<Answerer>) {
         let call = doubtful.request.call;
         if let Some(by) = by {
-            self.push(Body::ApprovalAnswered(ApprovalAnswered { call, verdict: Verdict::Deny, by }));
+            self.record(Body::ApprovalAnswered(ApprovalAnswered { call, verdict: Verdict::Deny, by }));
         }
-        let end = self.in_doubt(call, doubtful.started_at, by);
+        let end = self.in_doubt_end(call, doubtful.started_at, by);
         self.end_call(call, doubtful.attempt, end);
     }
 
     /// What the model reads of a call that must not be repeated silently and whose end nobody saw.
-    fn in_doubt(&self, call: CallId, since: Timestamp, by: Option<Answerer>) -> CallEnd {
+    fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<Answerer>) -> CallEnd {
         let asked = match by {
             None => "",
             Some(Answerer::Person) => "; the operator was asked and has decided that it is not made again",
@@ -153,18 +158,18 @@ impl Draft {
                 "; the operator was asked and has not answered, so it is not made again"
             }
         };
-        let error = format!("{}{asked}", self.known(call, since));
+        let error = format!("{}{asked}", self.format_in_doubt(call, since));
         CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
     }
 
     /// What is known of it.
-    fn known(&self, id: CallId, since: Timestamp) -> String {
+    fn format_in_doubt(&self, id: CallId, since: Timestamp) -> String {
         let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
         format!(
             "{} {} was started at {} and what ran it was interrupted before its end was seen: its effect is unknown; it may \
              have happened in full, in part or not at all, and it may still be going on",
             self.call(id).map_or("a call", |call| &*call.tool),
-            self.arguments(id).chars().take(SHOWN).collect::<String>(),
+            self.arguments(id).chars().take(MAX_ARGUMENT_CHARS).collect::<String>(),
             humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
         )
     }
@@ -172,44 +177,47 @@ impl Draft {
 
 impl Turn {
     /// The questions that wait for a person, and since when.
-    pub(crate) fn questions(&self) -> Vec<(ApprovalRequested, Timestamp)> {
-        let Phase::Running(run) = &self.phase else { return Vec::new() };
-        run.doubtful().iter().map(|doubtful| (doubtful.request.clone(), doubtful.asked_at)).collect()
+    pub(crate) fn open_approvals(&self) -> Vec<(ApprovalRequested, Timestamp)> {
+        let CurrentRun::Running(run) = &self.current else { return Vec::new() };
+        run.in_doubt_calls()
+            .iter()
+            .map(|doubtful| (doubtful.request.clone(), doubtful.requested_at))
+            .collect()
     }
 
     /// Whether the run under way waits for a person, and nothing else of it is under way.
-    pub(crate) fn parked(&self) -> Option<crate::model::RunId> {
-        match &self.phase {
-            Phase::Running(run) if run.is_parked() => Some(run.id),
-            Phase::Running(_) | Phase::Idle => None,
+    pub(crate) fn parked_run(&self) -> Option<crate::model::RunId> {
+        match &self.current {
+            CurrentRun::Running(run) if run.is_parked() => Some(run.id),
+            CurrentRun::Running(_) | CurrentRun::Idle => None,
         }
     }
 
     /// Whether an earlier incarnation has started this call.
-    pub(crate) fn is_of_before(&self, id: CallId) -> bool {
-        let Phase::Running(run) = &self.phase else { return false };
-        let started = |call: &super::run::Call| match &call.state {
-            CallState::Started(started, _) => call.id == id && started.incarnation != self.incarnation,
-            CallState::Proposed
-            | CallState::Admitted(_)
-            | CallState::Parked(_)
-            | CallState::Same(_)
-            | CallState::Ended(_) => false,
+    pub(crate) fn is_of_earlier_incarnation(&self, id: CallId) -> bool {
+        let CurrentRun::Running(run) = &self.current else { return false };
+        let started = |call: &super::active_run::ActiveToolCall| match &call.state {
+            ToolCallState::Started(started, _) => call.id == id && started.incarnation != self.incarnation,
+            ToolCallState::Proposed
+            | ToolCallState::Admitted(_)
+            | ToolCallState::Parked(_)
+            | ToolCallState::SameAs(_)
+            | ToolCallState::Ended(_) => false,
         };
         run.calls().iter().any(started)
     }
 
     /// Whether the tool of this call can tell what became of it.
     pub(crate) fn is_detached(&self, id: CallId) -> bool {
-        let Phase::Running(run) = &self.phase else { return false };
+        let CurrentRun::Running(run) = &self.current else { return false };
         run.calls().iter().any(|call| call.id == id && call.detached)
     }
 
     /// The boot of the machine on which a call was started, beside the one that is now.
     pub(crate) fn boot_of(&self, id: CallId) -> crate::port::Boot {
-        let Phase::Running(run) = &self.phase else { return crate::port::Boot::Other };
+        let CurrentRun::Running(run) = &self.current else { return crate::port::Boot::Other };
         let here = run.calls().iter().any(|call| {
-            matches!(&call.state, CallState::Started(started, _) if call.id == id && started.boot == self.boot)
+            matches!(&call.state, ToolCallState::Started(started, _) if call.id == id && started.boot == self.boot)
         });
         if here { crate::port::Boot::Same } else { crate::port::Boot::Other }
     }

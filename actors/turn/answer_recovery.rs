@@ -11,28 +11,28 @@ use crate::{
     },
     policy::is_housekeeping,
     turn::{
-        Fault, Plan, Turn,
-        run::{Phase, Run, Step},
+        CallAdmission, CallRejection, Turn,
+        active_run::{ActiveRun, CurrentRun, LoopState},
     },
 };
 
 /// The answer that makes so many in a row all of whose calls name tools that do not exist ends the run.
-const UNKNOWN_TOOLS: u32 = 3;
+const MAX_UNKNOWN_TOOLS: u32 = 3;
 /// How often the model is asked again for arguments that are JSON.
-const MALFORMED: u32 = 2;
+const MAX_MALFORMED: u32 = 2;
 /// How often it is asked again for calls that were cut off.
-const TRUNCATED: u32 = 4;
+const MAX_TRUNCATED: u32 = 4;
 /// How often it is asked to continue a text that was cut off.
-const PARTS: u32 = 3;
+const MAX_CONTINUATIONS: u32 = 3;
 /// How often it is told to go on after a tool.
-const NUDGES: u32 = 1;
+const MAX_NUDGES: u32 = 1;
 /// How often it is asked to go on from its reasoning.
-const THOUGHTS: u32 = 2;
+const MAX_REASONING_ONLY: u32 = 2;
 /// How often each link of the chain is asked again for an answer that is not empty.
-const EMPTY: u32 = 3;
+const MAX_EMPTY: u32 = 3;
 
 /// Characters of the reasoning that the model is asked to go on from: its end.
-const SHOWN: usize = 8_000;
+const MAX_REASONING_CHARS: usize = 8_000;
 
 const NUDGE: &str = "[From the runtime, not from the user: your calls have returned, and your last answer was empty. Go on \
                      with the task: make the next call, or give your answer.]";
@@ -44,7 +44,7 @@ const GO_ON: &str = "[Go on from there: make the next call, or give your answer.
 
 /// What becomes of an answer. Neither a flaw that asks again nor an end: it is taken, and its calls are made.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct AnswerVerdict {
     /// What is wrong with it.
     pub(super) flaw: Option<Flaw>,
     /// The link that is asked from now on, if that is another one.
@@ -55,7 +55,7 @@ pub(super) struct Verdict {
 
 /// What a request says behind the view, and no record does. Retries of a call say the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Postscript {
+pub(crate) struct TransientPrompt {
     /// What the model has said of the text that is to be continued: an assistant message behind the view. With it
     /// `prompt` is a user message of its own; without it `prompt` stands inside of the view's last message.
     pub(crate) partial: Option<Arc<AssistantMessage>>,
@@ -65,20 +65,20 @@ pub(crate) struct Postscript {
 
 /// What the answers of a run that were not plain have left behind.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ladder {
-    row: Row,
+pub(super) struct AnswerRecovery {
+    streaks: FlawStreaks,
     /// The parts of a text that is to be continued, as one.
     parts: Option<Arc<AssistantMessage>>,
-    prompt: Option<Prompt>,
+    prompt: Option<RecoveryPrompt>,
     /// Whether the last thing in the view is the result of a tool.
-    acted: bool,
+    is_after_tool: bool,
     /// What was said with calls, if only housekeeping was done with them and since.
-    earlier: Option<Arc<str>>,
+    housekeeping_text: Option<Arc<str>>,
 }
 
 /// How many answers in a row had which flaw; one without any ends the row.
 #[derive(Debug, Clone, Copy, Default)]
-struct Row {
+struct FlawStreaks {
     unknown: u32,
     malformed: u32,
     truncated: u32,
@@ -93,13 +93,13 @@ struct Row {
 
 /// What the model is asked for beside the view.
 #[derive(Debug, Clone)]
-enum Prompt {
+enum RecoveryPrompt {
     Nudge,
-    GoOnFrom(Arc<str>),
+    ContinueReasoning(Arc<str>),
     Continue,
 }
 
-impl Verdict {
+impl AnswerVerdict {
     fn flawed(flaw: Flaw) -> Self {
         Self { flaw: Some(flaw), ..Self::default() }
     }
@@ -113,79 +113,79 @@ impl Verdict {
     }
 }
 
-impl Run {
+impl ActiveRun {
     /// What becomes of the answer to the call under way. What was cut off is never an answer, and a call that was cut
     /// off never runs.
-    pub(super) fn judge(&self, answer: &Answer, plans: &[Plan]) -> Verdict {
-        let row = &self.ladder.row;
+    pub(super) fn classify_answer(&self, answer: &Answer, plans: &[CallAdmission]) -> AnswerVerdict {
+        let row = &self.answer_recovery.streaks;
         let acts = !answer.message.calls.is_empty();
         match answer.finish {
-            Finish::Refused => self.refused(),
-            Finish::Length if acts && row.truncated < TRUNCATED => Verdict::flawed(Flaw::Truncated),
+            Finish::Refused => self.classify_refusal(),
+            Finish::Length if acts && row.truncated < MAX_TRUNCATED => AnswerVerdict::flawed(Flaw::Truncated),
             Finish::Length if !acts && is_blank(&answer.message.text) => {
-                let max_tokens = self.asking().map_or(0, |started| started.max_tokens);
-                Verdict::fails(Cause::OnlyThought { max_tokens })
+                let max_tokens = self.model_started().map_or(0, |started| started.max_tokens);
+                AnswerVerdict::fails(Cause::OnlyThought { max_tokens })
             }
-            Finish::Length if !acts && row.parts < PARTS => Verdict::flawed(Flaw::Partial),
-            Finish::Length => Verdict::fails(Cause::Truncated),
-            Finish::Stop | Finish::ToolCalls if acts => row.calls(plans),
-            Finish::Stop | Finish::ToolCalls if is_blank(&answer.message.text) => self.empty(answer),
-            Finish::Stop | Finish::ToolCalls => Verdict::ends(Outcome::Completed),
+            Finish::Length if !acts && row.parts < MAX_CONTINUATIONS => AnswerVerdict::flawed(Flaw::Partial),
+            Finish::Length => AnswerVerdict::fails(Cause::Truncated),
+            Finish::Stop | Finish::ToolCalls if acts => row.classify_calls(plans),
+            Finish::Stop | Finish::ToolCalls if is_blank(&answer.message.text) => self.classify_empty(answer),
+            Finish::Stop | Finish::ToolCalls => AnswerVerdict::ends(Outcome::Completed),
         }
     }
 
-    fn refused(&self) -> Verdict {
-        match self.behind() {
+    fn classify_refusal(&self) -> AnswerVerdict {
+        match self.next_link() {
             Some(link) if self.spec.limits.retry.fallback_on_refusal => {
-                Verdict { fallback: Some(link), ..Verdict::flawed(Flaw::Refused) }
+                AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Refused) }
             }
-            Some(_) | None => Verdict::ends(Outcome::Refused),
+            Some(_) | None => AnswerVerdict::ends(Outcome::Refused),
         }
     }
 
-    fn empty(&self, answer: &Answer) -> Verdict {
-        let Ladder { row, parts, acted, earlier, .. } = &self.ladder;
+    fn classify_empty(&self, answer: &Answer) -> AnswerVerdict {
+        let AnswerRecovery { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } =
+            &self.answer_recovery;
         // Parts of a text are newer than what was said before them.
         if earlier.is_some() && parts.is_none() {
-            return Verdict::ends(Outcome::Completed);
+            return AnswerVerdict::ends(Outcome::Completed);
         }
-        if *acted && parts.is_none() && row.nudges < NUDGES {
-            return Verdict::flawed(Flaw::EmptyAfterTool);
+        if *acted && parts.is_none() && row.nudges < MAX_NUDGES {
+            return AnswerVerdict::flawed(Flaw::EmptyAfterTool);
         }
-        if !is_blank(&answer.message.reasoning) && row.thoughts < THOUGHTS {
-            return Verdict::flawed(Flaw::OnlyThought);
+        if !is_blank(&answer.message.reasoning) && row.thoughts < MAX_REASONING_ONLY {
+            return AnswerVerdict::flawed(Flaw::OnlyThought);
         }
-        if row.empty < EMPTY {
-            return Verdict::flawed(Flaw::Empty);
+        if row.empty < MAX_EMPTY {
+            return AnswerVerdict::flawed(Flaw::Empty);
         }
-        match self.behind() {
-            Some(link) => Verdict { fallback: Some(link), ..Verdict::flawed(Flaw::Empty) },
-            None => Verdict::fails(Cause::EmptyAnswer),
+        match self.next_link() {
+            Some(link) => AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Empty) },
+            None => AnswerVerdict::fails(Cause::EmptyAnswer),
         }
     }
 
     /// The link behind the one that is asked, if there is one.
-    fn behind(&self) -> Option<usize> {
-        let asked = &self.asking()?.model;
+    fn next_link(&self) -> Option<usize> {
+        let asked = &self.model_started()?.model;
         let at = self.spec.chain.iter().position(|link| link == asked)?;
         Some(at + 1).filter(|link| *link < self.spec.chain.len())
     }
 }
 
-impl Row {
+impl FlawStreaks {
     /// What becomes of an answer that asks for calls. What was asked for often enough is taken as it is.
-    fn calls(&self, plans: &[Plan]) -> Verdict {
-        let has =
-            |fault: Fault| move |plan: &Plan| matches!(plan, Plan::Refuse { fault: f, .. } if *f == fault);
-        if self.malformed < MALFORMED && plans.iter().any(has(Fault::Malformed)) {
-            return Verdict::flawed(Flaw::Malformed);
+    fn classify_calls(&self, plans: &[CallAdmission]) -> AnswerVerdict {
+        let has = |fault: CallRejection| move |plan: &CallAdmission| matches!(plan, CallAdmission::Reject { rejection: f, .. } if *f == fault);
+        if self.malformed < MAX_MALFORMED && plans.iter().any(has(CallRejection::Malformed)) {
+            return AnswerVerdict::flawed(Flaw::Malformed);
         }
-        if !plans.iter().all(has(Fault::UnknownTool)) {
-            return Verdict::default();
+        if !plans.iter().all(has(CallRejection::UnknownTool)) {
+            return AnswerVerdict::default();
         }
-        let too_often = self.unknown + 1 >= UNKNOWN_TOOLS;
+        let too_often = self.unknown + 1 >= MAX_UNKNOWN_TOOLS;
         let ended = too_often.then(|| Ended::because(Outcome::Failed, Cause::UnknownTool));
-        Verdict { ended, ..Verdict::flawed(Flaw::UnknownTools) }
+        AnswerVerdict { ended, ..AnswerVerdict::flawed(Flaw::UnknownTools) }
     }
 
     /// Counts one more answer.
@@ -208,22 +208,24 @@ impl Row {
     }
 }
 
-impl Ladder {
+impl AnswerRecovery {
     /// Takes an answer in. What the conversation goes on with; `None` if the model is asked again.
-    pub(super) fn take(&mut self, answered: &ModelAnswered) -> Option<Arc<AssistantMessage>> {
-        self.row.count(answered.flaw, answered.fallback);
+    pub(super) fn on_answer(&mut self, answered: &ModelAnswered) -> Option<Arc<AssistantMessage>> {
+        self.streaks.count(answered.flaw, answered.fallback);
         match answered.flaw {
             Some(Flaw::Partial) => {
-                self.parts = Some(self.whole(&answered.message));
-                self.prompt = Some(Prompt::Continue);
+                self.parts = Some(self.joined_answer(&answered.message));
+                self.prompt = Some(RecoveryPrompt::Continue);
             }
-            Some(Flaw::EmptyAfterTool) => self.prompt = Some(Prompt::Nudge),
+            Some(Flaw::EmptyAfterTool) => self.prompt = Some(RecoveryPrompt::Nudge),
             Some(Flaw::OnlyThought) => {
-                self.prompt = Some(Prompt::GoOnFrom(end_of(&answered.message.reasoning).into()));
+                self.prompt = Some(RecoveryPrompt::ContinueReasoning(
+                    reasoning_tail(&answered.message.reasoning).into(),
+                ));
             }
             Some(Flaw::Malformed | Flaw::Truncated | Flaw::Empty | Flaw::Refused) => {}
             None | Some(Flaw::UnknownTools) => {
-                let whole = self.whole(&answered.message);
+                let whole = self.joined_answer(&answered.message);
                 (self.parts, self.prompt) = (None, None);
                 return Some(whole);
             }
@@ -232,29 +234,29 @@ impl Ladder {
     }
 
     /// Calls of an answer have their results.
-    pub(super) fn acted<'a>(&mut self, text: &str, mut tools: impl Iterator<Item = &'a str>) {
-        self.acted = true;
+    pub(super) fn on_tool_results<'a>(&mut self, text: &str, mut tools: impl Iterator<Item = &'a str>) {
+        self.is_after_tool = true;
         if !tools.all(is_housekeeping) {
-            self.earlier = None;
+            self.housekeeping_text = None;
         } else if !is_blank(text) {
-            self.earlier = Some(text.into());
+            self.housekeeping_text = Some(text.into());
         }
     }
 
     /// How many answers in a row were cut off.
-    pub(super) const fn cut_off(&self) -> u32 {
-        self.row.truncated + self.row.parts
+    pub(super) const fn truncated_answers(&self) -> u32 {
+        self.streaks.truncated + self.streaks.parts
     }
 
     /// The link that the next call begins with.
     pub(super) const fn link(&self) -> usize {
-        self.row.link
+        self.streaks.link
     }
 
     /// An answer behind the parts that it continues; of one that says nothing, what was said earlier.
-    fn whole(&self, answer: &Arc<AssistantMessage>) -> Arc<AssistantMessage> {
+    fn joined_answer(&self, answer: &Arc<AssistantMessage>) -> Arc<AssistantMessage> {
         let says_nothing = answer.calls.is_empty() && is_blank(&answer.text);
-        match (&self.parts, &self.earlier) {
+        match (&self.parts, &self.housekeeping_text) {
             (Some(parts), _) => Arc::new(joined(parts, answer)),
             (None, Some(earlier)) if says_nothing => {
                 Arc::new(AssistantMessage { text: earlier.to_string(), ..AssistantMessage::default() })
@@ -264,34 +266,34 @@ impl Ladder {
     }
 
     /// What the next request says of them.
-    pub(super) fn postscript(&self) -> Option<Postscript> {
+    pub(super) fn transient_prompt(&self) -> Option<TransientPrompt> {
         let prompt: Arc<str> = match self.prompt.as_ref()? {
-            Prompt::Nudge => NUDGE.into(),
-            Prompt::Continue => CONTINUE.into(),
-            Prompt::GoOnFrom(thoughts) => {
+            RecoveryPrompt::Nudge => NUDGE.into(),
+            RecoveryPrompt::Continue => CONTINUE.into(),
+            RecoveryPrompt::ContinueReasoning(thoughts) => {
                 let then = if self.parts.is_some() { CONTINUE } else { GO_ON };
                 format!("{THOUGHT}\n<thoughts>\n{thoughts}\n</thoughts>\n{then}").into()
             }
         };
         debug_assert!(prompt.starts_with(FROM_RUNTIME), "{prompt}");
-        Some(Postscript { partial: self.parts.clone(), prompt })
+        Some(TransientPrompt { partial: self.parts.clone(), prompt })
     }
 }
 
 impl Turn {
     /// What the request of the call that is wanted or under way says behind the view; `None` if there is nothing to say.
-    pub(crate) fn postscript(&self) -> Option<Postscript> {
-        let Phase::Running(run) = &self.phase else { return None };
-        match &run.step {
-            Step::Asking(asking) => run.postscript(asking, self.current_pressure()),
-            Step::Acting(_) | Step::Said(_) => None,
+    pub(crate) fn transient_prompt(&self) -> Option<TransientPrompt> {
+        let CurrentRun::Running(run) = &self.current else { return None };
+        match &run.state {
+            LoopState::CallingModel(asking) => run.transient_prompt(asking, self.current_pressure()),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
         }
     }
 
     /// The hash of the view with its postscript.
     pub(super) fn request_hash(&self) -> Hash {
         let view = self.history.hash();
-        let Some(Postscript { partial, prompt }) = self.postscript() else { return view };
+        let Some(TransientPrompt { partial, prompt }) = self.transient_prompt() else { return view };
         let mut hasher = Hasher::default();
         hasher.part(view.as_bytes());
         if let Some(AssistantMessage { text, reasoning, .. }) = partial.as_deref() {
@@ -306,7 +308,7 @@ impl Turn {
     pub(super) fn request_bytes(&self) -> usize {
         let partial = |message: &AssistantMessage| message.text.len() + message.reasoning.len();
         let postscript = self
-            .postscript()
+            .transient_prompt()
             .map_or(0, |post| post.prompt.len() + post.partial.as_deref().map_or(0, partial));
         self.history.bytes() + postscript
     }
@@ -328,7 +330,7 @@ fn joined(parts: &AssistantMessage, next: &AssistantMessage) -> AssistantMessage
 }
 
 /// The last characters, so many as are shown.
-fn end_of(text: &str) -> &str {
-    let start = text.char_indices().rev().nth(SHOWN - 1).map_or(0, |(start, _)| start);
+fn reasoning_tail(text: &str) -> &str {
+    let start = text.char_indices().rev().nth(MAX_REASONING_CHARS - 1).map_or(0, |(start, _)| start);
     &text[start..]
 }

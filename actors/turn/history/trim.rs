@@ -5,30 +5,30 @@ use std::sync::Arc;
 
 use super::{
     CallResult, History,
-    rounds::{End, IMAGE_BYTES, Round, Step, beginning, behind},
+    rounds::{IMAGE_BYTES, Round, RoundEnd, Step, new_hasher, skip_seen},
 };
 use crate::model::{CallEnd, Place};
 
 /// Results of old calls that are longer are left out first, in bytes.
-const LONG_RESULT: usize = 600;
+const MAX_KEPT_RESULT_BYTES: usize = 600;
 
 /// What stays as it is at the end, at most; the present request and the last step always do.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::turn) struct Keep {
+pub(in crate::turn) struct KeepTail {
     /// Messages.
     pub(in crate::turn) messages: u32,
     /// Bytes.
     pub(in crate::turn) bytes: usize,
 }
 
-impl Keep {
+impl KeepTail {
     /// Only what always stays.
-    pub(in crate::turn) const LEAST: Self = Self { messages: 0, bytes: 0 };
+    pub(in crate::turn) const MINIMUM: Self = Self { messages: 0, bytes: 0 };
 }
 
 impl History {
     /// Up to where the conversation may go, if so much is kept of its end; `None` if nothing would go.
-    pub(in crate::turn) fn cut(&self, keep: Keep) -> Option<Place> {
+    pub(in crate::turn) fn cut_position(&self, keep: KeepTail) -> Option<Place> {
         let (mut messages, mut bytes) = (0u32, 0usize);
         let mut fits = |more: (u32, usize)| {
             messages = messages.saturating_add(more.0);
@@ -37,7 +37,7 @@ impl History {
         };
         let last = self.rounds.len().checked_sub(1)?;
         let round = &self.rounds[last];
-        let place = |round: usize, step: usize| Place { round: number(round), step: number(step) };
+        let place = |round: usize, step: usize| Place { round: to_u32(round), step: to_u32(step) };
         for (n, step) in round.steps.iter().enumerate().rev() {
             let is_last = n + 1 == round.steps.len();
             if !fits(step.size()) && !is_last {
@@ -54,20 +54,20 @@ impl History {
 
     /// A place counted from what is left, counted from the beginning.
     fn absolute(&self, Place { round, step }: Place) -> Place {
-        let before = if round == 0 { self.gone.step } else { 0 };
-        Place { round: self.gone.round + round, step: before + step }
+        let before = if round == 0 { self.start.step } else { 0 };
+        Place { round: self.start.round + round, step: before + step }
     }
 
     /// Whole rounds to leave out, and steps of the next one; `None` if the place is not in what is left.
     fn relative(&self, to: Place) -> Option<(usize, usize)> {
-        let round = to.round.checked_sub(self.gone.round)?;
-        let step = if round == 0 { to.step.checked_sub(self.gone.step)? } else { to.step };
+        let round = to.round.checked_sub(self.start.round)?;
+        let step = if round == 0 { to.step.checked_sub(self.start.step)? } else { to.step };
         let (round, step) = (round as usize, step as usize);
         (step <= self.rounds.get(round)?.steps.len()).then_some((round, step))
     }
 
     /// Leaves out all that lies before a place; `before` stands for it.
-    pub(in crate::turn) fn shorten(&mut self, to: Place, before: Arc<str>) {
+    pub(in crate::turn) fn drop_before(&mut self, to: Place, before: Arc<str>) {
         let Some((rounds, steps)) = self.relative(to) else { return };
         if rounds > 0 && self.first.is_none() {
             self.first = self.rounds.front().map(|round| Arc::clone(&round.user.text));
@@ -77,7 +77,7 @@ impl History {
             round.steps = round.steps.skip(steps);
             round.before = Some(before);
         }
-        self.gone = to;
+        self.start = to;
         self.recount();
     }
 
@@ -128,43 +128,43 @@ impl History {
 
     /// The bytes of the present request with what stands before it, and of the last step with all of earlier rounds from
     /// `unshown` on.
-    pub(in crate::turn) fn least(&self, unshown: Option<Place>) -> (usize, usize) {
+    pub(in crate::turn) fn minimum_size(&self, unshown: Option<Place>) -> (usize, usize) {
         let Some(round) = self.rounds.last() else { return (0, 0) };
         let earlier = unshown.map_or(0, |from| {
             let rounds = self.rounds.iter().take(self.rounds.len() - 1);
             rounds.map(|round| round.size().1).sum::<usize>().saturating_sub(self.bytes_before(from))
         });
-        (round.request(), earlier + round.steps.last().map_or(0, |step| step.size().1))
+        (round.request_bytes(), earlier + round.steps.last().map_or(0, |step| step.size().1))
     }
 
     /// Where the last step begins, or the last round if it has none.
-    pub(in crate::turn) fn last_part(&self) -> Option<Place> {
+    pub(in crate::turn) fn last_step_position(&self) -> Option<Place> {
         let last = self.rounds.len().checked_sub(1)?;
         let step = self.rounds[last].steps.len().saturating_sub(1);
-        Some(self.absolute(Place { round: number(last), step: number(step) }))
+        Some(self.absolute(Place { round: to_u32(last), step: to_u32(step) }))
     }
 
     /// The steps that lie from a place on, with what the user said at the beginning of a round.
-    pub(super) fn told_from(&self, from: Place) -> impl Iterator<Item = (Place, Part<'_>)> {
+    pub(super) fn parts_from(&self, from: Place) -> impl Iterator<Item = (Place, HistoryPart<'_>)> {
         let (rounds, steps) = self.relative(from).unwrap_or((self.rounds.len(), 0));
-        behind(&self.rounds, rounds)
+        skip_seen(&self.rounds, rounds)
             .into_iter()
             .zip(rounds..)
             .flat_map(move |(round, n)| {
                 let seen = if n == rounds { steps } else { 0 };
-                let at = move |step: usize| Place { round: number(n), step: number(step) };
-                let user = (seen == 0).then_some((at(0), Part::User(round)));
+                let at = move |step: usize| Place { round: to_u32(n), step: to_u32(step) };
+                let user = (seen == 0).then_some((at(0), HistoryPart::User(round)));
                 let steps = round.steps.iter().enumerate().skip(seen);
-                let steps = steps.map(move |(n, step)| (at(n + 1), Part::Step(step)));
-                let next = Place { round: number(n + 1), step: 0 };
-                let end = round.end.as_ref().map(|end| (next, Part::End(end)));
+                let steps = steps.map(move |(n, step)| (at(n + 1), HistoryPart::Step(step)));
+                let next = Place { round: to_u32(n + 1), step: 0 };
+                let end = round.end.as_ref().map(|end| (next, HistoryPart::End(end)));
                 user.into_iter().chain(steps).chain(end)
             })
             .map(|(place, part)| (self.absolute(place), part))
     }
 
     fn recount(&mut self) {
-        (self.bytes, self.images, self.hasher) = (0, 0, beginning());
+        (self.bytes, self.images, self.hasher) = (0, 0, new_hasher());
         self.generation += 1;
         let rounds = self.rounds.clone();
         for round in &rounds {
@@ -174,7 +174,7 @@ impl History {
                 self.count_step(step);
                 self.count_notes(&[step.note.0.as_deref()]);
             }
-            if let Some(End::Answer(message) | End::Closed(message)) = &round.end {
+            if let Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &round.end {
                 self.count_answer(message);
             }
         }
@@ -188,19 +188,19 @@ impl History {
 }
 
 /// A part of a conversation.
-pub(super) enum Part<'a> {
+pub(super) enum HistoryPart<'a> {
     User(&'a Round),
     Step(&'a Arc<Step>),
-    End(&'a End),
+    End(&'a RoundEnd),
 }
 
-fn number(n: usize) -> u32 {
+fn to_u32(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 impl Round {
     /// The bytes of the user's message.
-    fn request(&self) -> usize {
+    fn request_bytes(&self) -> usize {
         let notes = [self.before.as_deref(), self.note.0.as_deref()];
         self.user.text.len()
             + self.user.images.len() * IMAGE_BYTES
@@ -210,11 +210,13 @@ impl Round {
     /// Its messages and their bytes.
     fn size(&self) -> (u32, usize) {
         let end = match &self.end {
-            Some(End::Answer(message) | End::Closed(message)) => message.text.len() + message.reasoning.len(),
+            Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) => {
+                message.text.len() + message.reasoning.len()
+            }
             None => 0,
         };
         let steps = self.steps.iter().map(|step| step.size());
-        steps.fold((2, self.request() + end), |(n, bytes), (more, size)| (n + more, bytes + size))
+        steps.fold((2, self.request_bytes() + end), |(n, bytes), (more, size)| (n + more, bytes + size))
     }
 }
 
@@ -233,7 +235,7 @@ impl Step {
             + opaque.map(|part| part.to_string().len()).sum::<usize>()
             + results.sum::<usize>()
             + self.note.0.as_deref().map_or(0, str::len);
-        (number(1 + self.results.len()), bytes)
+        (to_u32(1 + self.results.len()), bytes)
     }
 
     fn elidable(&self) -> usize {
@@ -256,7 +258,7 @@ impl Step {
 
 /// What stands for a long result; `None` if it is not long.
 fn elided(end: &CallEnd) -> Option<CallEnd> {
-    if end.content.len() <= LONG_RESULT && end.images.is_empty() {
+    if end.content.len() <= MAX_KEPT_RESULT_BYTES && end.images.is_empty() {
         return None;
     }
     let handle = end.artifact.as_ref().map(|artifact| format!("; all of it: artifact {}", artifact.handle));

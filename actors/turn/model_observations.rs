@@ -6,102 +6,102 @@ use crate::{
     port::Index,
     turn::{
         Turn,
-        draft::Draft,
-        run::{Phase, Run},
+        active_run::{ActiveRun, CurrentRun},
+        decision::DecisionBuilder,
     },
 };
 
 /// What was found out about a model.
 #[derive(Debug, Clone)]
-pub(super) struct Learned {
+pub(super) struct ModelObservation {
     model: ModelRef,
     density: Option<Density>,
-    window: Option<Window>,
+    window: Option<ObservedWindow>,
 }
 
 /// What a model can read and write in one call, in tokens.
 #[derive(Debug, Clone, Copy)]
-enum Window {
+enum ObservedWindow {
     /// Its provider has said so.
-    Named(u64),
+    Reported(u64),
     /// It has refused a request that was taken to have so many.
-    Refused(u64),
+    Exceeded(u64),
 }
 
 impl Turn {
-    fn learned(&self, model: &ModelRef) -> Option<&Learned> {
-        self.learned.iter().find(|learned| learned.model == *model)
+    fn observation(&self, model: &ModelRef) -> Option<&ModelObservation> {
+        self.observations.iter().find(|learned| learned.model == *model)
     }
 
     /// How many tokens this model's requests have.
-    pub(super) fn density(&self, run: &Run, model: &ModelRef) -> Density {
-        let own = self.learned(model).and_then(|learned| learned.density);
+    pub(super) fn density(&self, run: &ActiveRun, model: &ModelRef) -> Density {
+        let own = self.observation(model).and_then(|learned| learned.density);
         own.or(run.spec.traits_of(model).density).unwrap_or_default()
     }
 
     /// The window of a model, as far as it is known or was found.
-    pub(super) fn window(&self, run: &Run, model: &ModelRef) -> Option<u64> {
-        let found = self.learned(model).and_then(|learned| learned.window).map(|window| match window {
-            Window::Named(tokens) | Window::Refused(tokens) => tokens,
+    pub(super) fn window(&self, run: &ActiveRun, model: &ModelRef) -> Option<u64> {
+        let found = self.observation(model).and_then(|learned| learned.window).map(|window| match window {
+            ObservedWindow::Reported(tokens) | ObservedWindow::Exceeded(tokens) => tokens,
         });
         found.into_iter().chain(run.spec.traits_of(model).window).min()
     }
 
     /// The bytes that fit into the window of the first model of the run under way; `None` if that is not known.
     pub(crate) fn window_bytes(&self) -> Option<u64> {
-        let Phase::Running(run) = &self.phase else { return None };
+        let CurrentRun::Running(run) = &self.current else { return None };
         let model = run.spec.chain.first()?;
         Some(self.density(run, model).bytes(self.window(run, model)?))
     }
 
     /// A provider has said what a request had.
-    pub(super) fn measure(&mut self, started: &ModelStarted, usage: Option<&Usage>) {
+    pub(super) fn observe_usage(&mut self, started: &ModelStarted, usage: Option<&Usage>) {
         let Some(usage) = usage else { return };
-        self.correct(started, usage.read());
+        self.correct_density(started, usage.read());
     }
 
     /// A provider has said that a request was too long: so much fits at most.
-    pub(super) fn learn(&mut self, class: &FailureClass, call: CallId) {
+    pub(super) fn observe_too_long(&mut self, class: &FailureClass, call: CallId) {
         let FailureClass::ContextTooLong { limit } = class else { return };
-        let Phase::Running(run) = &self.phase else { return };
+        let CurrentRun::Running(run) = &self.current else { return };
         let Some(started) = run.started_of(call).cloned() else { return };
         let taken = self.density(run, &started.model).tokens(started.bytes);
         let asked = started.reserved.tokens.unwrap_or(0).saturating_sub(started.max_tokens);
         let named = limit.filter(|limit| *limit > 0);
-        self.note(&started.model, |learned| {
-            learned.window = Some(named.map_or(Window::Refused(asked), Window::Named));
+        self.update_observation(&started.model, |learned| {
+            learned.window = Some(named.map_or(ObservedWindow::Exceeded(asked), ObservedWindow::Reported));
         });
         // It has so many tokens at least, or it would have fitted.
         let least = named.unwrap_or(0).saturating_sub(started.max_tokens);
         if least > taken {
-            self.correct(&started, least);
+            self.correct_density(&started, least);
         }
     }
 
-    fn correct(&mut self, started: &ModelStarted, tokens: u64) {
-        let Phase::Running(run) = &self.phase else { return };
+    fn correct_density(&mut self, started: &ModelStarted, tokens: u64) {
+        let CurrentRun::Running(run) = &self.current else { return };
         let before = self.density(run, &started.model);
         let density = before.corrected(started.bytes, tokens);
         if density != before {
-            self.note(&started.model, |learned| learned.density = Some(density));
+            self.update_observation(&started.model, |learned| learned.density = Some(density));
         }
     }
 
-    fn note(&mut self, model: &ModelRef, change: impl FnOnce(&mut Learned)) {
-        let known = self.learned.iter().position(|learned| learned.model == *model);
-        let new = || Learned { model: model.clone(), density: None, window: None };
-        let mut learned = known.map_or_else(new, |at| self.learned.remove(at));
+    fn update_observation(&mut self, model: &ModelRef, change: impl FnOnce(&mut ModelObservation)) {
+        let known = self.observations.iter().position(|learned| learned.model == *model);
+        let new = || ModelObservation { model: model.clone(), density: None, window: None };
+        let mut learned = known.map_or_else(new, |at| self.observations.remove(at));
         change(&mut learned);
-        self.learned.push_back(learned);
+        self.observations.push_back(learned);
     }
 
     /// What is known of a run's models now, and was not when it was accepted.
-    fn news(&self, run: &Run) -> Vec<ModelRow> {
+    fn new_observations(&self, run: &ActiveRun) -> Vec<ModelRow> {
         let news = |model: ModelRef| {
-            let (learned, traits) = (self.learned(&model), run.spec.traits_of(&model));
+            let (learned, traits) = (self.observation(&model), run.spec.traits_of(&model));
             let named = match learned.and_then(|learned| learned.window) {
-                Some(Window::Named(tokens)) => Some(tokens),
-                Some(Window::Refused(_)) | None => None,
+                Some(ObservedWindow::Reported(tokens)) => Some(tokens),
+                Some(ObservedWindow::Exceeded(_)) | None => None,
             };
             let density = learned.and_then(|learned| learned.density);
             let density = density.filter(|density| traits.density != Some(*density));
@@ -114,11 +114,11 @@ impl Turn {
     }
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// Lists for later runs what the run that ends has found out; called before its terminal record is folded.
-    pub(super) fn list_news(&mut self, run: RunId) {
+    pub(super) fn index_observations(&mut self, run: RunId) {
         let Some(run) = self.run().filter(|current| current.id == run) else { return };
-        let news = self.turn.news(run);
+        let news = self.turn.new_observations(run);
         self.decision.index.extend(news.into_iter().map(Index::Model));
     }
 }

@@ -9,57 +9,57 @@ use crate::{
     },
     policy::{After, Contact, Elsewhere, Past, Standing, until, with_believed_usage},
     turn::{
-        Outlook,
-        asking::{Asked, Asking},
-        draft::Draft,
-        limits,
-        run::Step,
+        FailoverOptions,
+        active_run::LoopState,
+        decision::DecisionBuilder,
+        estimates,
+        model_call::{AttemptState, ModelCallState},
     },
 };
 
-impl Draft {
+impl DecisionBuilder {
     /// The model call under way.
-    fn asking(&self) -> Option<(&Asking, &Arc<RunSpec>)> {
+    fn model_call_state(&self) -> Option<(&ModelCallState, &Arc<RunSpec>)> {
         let run = self.run()?;
-        match &run.step {
-            Step::Asking(asking) => Some((asking, &run.spec)),
-            Step::Acting(_) | Step::Said(_) => None,
+        match &run.state {
+            LoopState::CallingModel(asking) => Some((asking, &run.spec)),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
         }
     }
 
     /// The attempt failed: the next one, at the same model or at another of the chain, or the end of the run.
-    pub(super) fn model_failed(
+    pub(super) fn on_model_failure(
         &mut self,
         (call, attempt): (CallId, Attempt),
         failure: &Failure,
-        outlook: &Outlook,
+        outlook: &FailoverOptions,
     ) {
-        if !self.is_asked(call, attempt) {
+        if !self.is_current_attempt(call, attempt) {
             return;
         }
-        let Some((asking, _)) = self.asking() else { return };
+        let Some((asking, _)) = self.model_call_state() else { return };
         let Some(started) = asking.started().cloned() else { return };
         let failure = &with_believed_usage(&started, failure.clone());
         if self.is_in_grace() {
-            return self.last_word_failed((call, attempt), failure);
+            return self.on_grace_failure((call, attempt), failure);
         }
         if self.is_too_long(failure) {
-            return self.too_long((call, attempt), failure);
+            return self.on_too_long((call, attempt), failure);
         }
-        let Some((asking, spec)) = self.asking() else { return };
+        let Some((asking, spec)) = self.model_call_state() else { return };
         let model = started.model.clone();
-        let others = self.others(&model);
+        let others = self.other_links(&model);
         let own = spec.chain.iter().position(|link| *link == model);
-        let elsewhere = elsewhere(&others, own, &outlook.links);
+        let elsewhere = fallback_availability(&others, own, &outlook.links);
         let past = Past {
-            times: asking.failed_as(&model, &failure.class) + 1,
+            times: asking.failure_count(&model, &failure.class) + 1,
             spent_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
             waited_ms: asking.waited_ms,
             contact: if call.iteration > 1 { Contact::Made } else { Contact::None },
             at: self.now.at,
         };
         let retry = &spec.limits.retry;
-        let after = retry.after((call, attempt), failure, past, (elsewhere, outlook.otherwise));
+        let after = retry.after((call, attempt), failure, past, (elsewhere, outlook.recovery));
         let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
         let (retry_at, fallback) = match after {
             After::Again(ms) => (Some(self.now.at.plus_ms(ms)), None),
@@ -74,7 +74,7 @@ impl Draft {
             After::End => (None, None),
         };
         let failure = failure.clone();
-        self.push(Body::ModelFailed(ModelFailed {
+        self.record(Body::ModelFailed(ModelFailed {
             call,
             attempt,
             failure: failure.clone(),
@@ -83,46 +83,48 @@ impl Draft {
         }));
         if retry_at.is_none() {
             let ends = match after {
-                After::Again(_) | After::GiveUp => self.ends(&left_out(&self.unpriced())),
+                After::Again(_) | After::GiveUp => {
+                    self.unanswered_models(&skipped_unpriced(&self.unpriced_models()))
+                }
                 After::End => Vec::new(),
             };
-            self.end_run(failed(failure, ends));
+            self.end_run(failed_end(failure, ends));
         }
     }
 
     /// The task that made the attempt is gone.
-    pub(super) fn asking_lost(&mut self, (call, attempt): (CallId, Attempt)) {
+    pub(super) fn on_model_task_lost(&mut self, (call, attempt): (CallId, Attempt)) {
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
         if call.is_summary() {
-            return self.summary_failed((call, attempt), &failure);
+            return self.on_summary_failure((call, attempt), &failure);
         }
-        self.model_failed((call, attempt), &failure, &Outlook::default());
+        self.on_model_failure((call, attempt), &failure, &FailoverOptions::default());
     }
 
     /// The attempt was started and never made, because its process was suspended: the next one makes it.
-    pub(super) fn never_asked(&mut self, (call, attempt): (CallId, Attempt)) {
+    pub(super) fn on_model_never_begun(&mut self, (call, attempt): (CallId, Attempt)) {
         let failure = || Failure::new(FailureClass::NotMade, "the process was suspended before it was made");
         if call.is_summary() {
-            return self.summary_failed((call, attempt), &failure());
+            return self.on_summary_failure((call, attempt), &failure());
         }
-        if self.is_asked(call, attempt) {
+        if self.is_current_attempt(call, attempt) {
             let failure = failure();
             let retry_at = Some(self.now.at);
-            self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+            self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
         }
     }
 
     /// Nobody can be asked before a time that a provider has named: it is waited for, if it is not too late.
-    pub(super) fn no_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &Arc<[NotAnswered]>) {
+    pub(super) fn on_no_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &Arc<[NotAnswered]>) {
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };
-        let Some((asking, spec)) = self.asking() else { return };
-        if asking.attempt != attempt || matches!(asking.state, Asked::Started(_)) {
+        let Some((asking, spec)) = self.model_call_state() else { return };
+        if asking.attempt != attempt || matches!(asking.state, AttemptState::Started(_)) {
             return;
         }
         if run.is_in_grace() {
             return self.end_exhausted();
         }
-        let unpriced = self.unpriced();
+        let unpriced = self.unpriced_models();
         let nobody = self.turn.candidates().is_none_or(|links| links.is_empty());
         if let Some((model, above)) = unpriced.first().cloned().filter(|_| nobody) {
             let cause = Cause::Unpriced { model, above };
@@ -130,54 +132,60 @@ impl Draft {
         }
         let (retry, now) = (run.spec.limits.retry, self.now);
         let waited_ms = asking.waited_ms + asking.pause().map_or(0, |pause| pause.uncounted_ms(now));
-        let until = skipped.iter().filter_map(named);
+        let until = skipped.iter().filter_map(skipped_until);
         let until = until.filter(|until| retry.may_wait(waited_ms, until.ms_since(now.at))).min();
         if let Some(until) = until {
             let skipped = Arc::clone(skipped);
-            return self.push(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
+            return self.record(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
         }
         // That this process ended, or could not ask, does not say why nobody can be asked.
         let says = |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotMade);
         let last = asking.last_failure().filter(|failure| says(&failure.class));
-        let failure = last.or_else(|| skipped.iter().map(reason).next()).cloned();
+        let failure = last.or_else(|| skipped.iter().map(link_failure).next()).cloned();
         let none = || Failure::new(FailureClass::ModelNotFound, "there is no model to ask");
-        let has_more = spec.chain.len() > 1 || skipped.iter().any(|link| named(link).is_some());
-        let skipped = [skipped, &*left_out(&unpriced)].concat();
-        let ends = if has_more { asking.ends(&spec.chain, &skipped) } else { Vec::new() };
-        self.end_run(failed(failure.unwrap_or_else(none), ends));
+        let has_more = spec.chain.len() > 1 || skipped.iter().any(|link| skipped_until(link).is_some());
+        let skipped = [skipped, &*skipped_unpriced(&unpriced)].concat();
+        let ends = if has_more { asking.unanswered_models(&spec.chain, &skipped) } else { Vec::new() };
+        self.end_run(failed_end(failure.unwrap_or_else(none), ends));
     }
 
     /// The links that the call may ask beside the one that has just failed.
-    fn others(&self, failed: &ModelRef) -> Vec<usize> {
-        let (Some(run), Some((asking, spec))) = (self.run(), self.asking()) else { return Vec::new() };
-        let is_priced = |model: &ModelRef| limits::unpriced_above(run, &self.turn, model).is_none();
-        let others = asking.may_ask(&spec.chain).filter(|(_, model)| *model != failed && is_priced(model));
+    fn other_links(&self, failed: &ModelRef) -> Vec<usize> {
+        let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
+            return Vec::new();
+        };
+        let is_priced = |model: &ModelRef| estimates::unpriced_above(run, &self.turn, model).is_none();
+        let others =
+            asking.remaining_links(&spec.chain).filter(|(_, model)| *model != failed && is_priced(model));
         others.map(|(link, _)| link).collect()
     }
 
     /// The links that the call could ask if anybody knew what they would cost, and above how many tokens nobody does.
-    fn unpriced(&self) -> Vec<(ModelRef, u64)> {
-        let (Some(run), Some((asking, spec))) = (self.run(), self.asking()) else { return Vec::new() };
-        let above = |model| Some((ModelRef::clone(model), limits::unpriced_above(run, &self.turn, model)?));
-        asking.may_ask(&spec.chain).filter_map(|(_, model)| above(model)).collect()
+    fn unpriced_models(&self) -> Vec<(ModelRef, u64)> {
+        let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
+            return Vec::new();
+        };
+        let above =
+            |model| Some((ModelRef::clone(model), estimates::unpriced_above(run, &self.turn, model)?));
+        asking.remaining_links(&spec.chain).filter_map(|(_, model)| above(model)).collect()
     }
 
     /// What became of each link, if there are several.
-    fn ends(&self, skipped: &[NotAnswered]) -> Vec<NotAnswered> {
-        match self.asking() {
-            Some((asking, spec)) if spec.chain.len() > 1 => asking.ends(&spec.chain, skipped),
+    fn unanswered_models(&self, skipped: &[NotAnswered]) -> Vec<NotAnswered> {
+        match self.model_call_state() {
+            Some((asking, spec)) if spec.chain.len() > 1 => asking.unanswered_models(&spec.chain, skipped),
             Some(_) | None => Vec::new(),
         }
     }
 }
 
-pub(super) const fn reason(link: &NotAnswered) -> &Failure {
+pub(super) const fn link_failure(link: &NotAnswered) -> &Failure {
     match &link.why {
         WhyNot::Tried { failure, .. } | WhyNot::Skipped { failure, .. } => failure,
     }
 }
 
-const fn named(link: &NotAnswered) -> Option<Timestamp> {
+const fn skipped_until(link: &NotAnswered) -> Option<Timestamp> {
     match &link.why {
         WhyNot::Skipped { until, .. } => *until,
         WhyNot::Tried { .. } => None,
@@ -185,7 +193,7 @@ const fn named(link: &NotAnswered) -> Option<Timestamp> {
 }
 
 /// The links that are not asked because nobody knows what they would cost.
-fn left_out(unpriced: &[(ModelRef, u64)]) -> Vec<NotAnswered> {
+fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<NotAnswered> {
     let left_out = |(model, above): &(ModelRef, u64)| {
         let error = format!("its price is not known above {above} tokens of input, and money is limited");
         let failure = Failure::new(FailureClass::NotMade, error);
@@ -195,7 +203,7 @@ fn left_out(unpriced: &[(ModelRef, u64)]) -> Vec<NotAnswered> {
 }
 
 /// Whom the call could ask instead of the model that has just failed, its own link. What is not known to be closed is open.
-fn elsewhere(others: &[usize], own: Option<usize>, links: &[Standing]) -> Elsewhere {
+fn fallback_availability(others: &[usize], own: Option<usize>, links: &[Standing]) -> Elsewhere {
     let standings: Vec<Standing> =
         others.iter().map(|link| links.get(*link).copied().unwrap_or(Standing::Free)).collect();
     if standings.iter().copied().any(is_open) {
@@ -224,7 +232,7 @@ const fn is_open(standing: Standing) -> bool {
 }
 
 /// How a run ends that no model answers.
-fn failed(failure: Failure, chain: Vec<NotAnswered>) -> Ended {
+fn failed_end(failure: Failure, chain: Vec<NotAnswered>) -> Ended {
     let outcome = match failure.class {
         FailureClass::ContentRefused => Outcome::Refused,
         FailureClass::RateLimited { .. }

@@ -10,79 +10,84 @@ use crate::{
     model::{Access, BootId, CallEnded, FROM_RUNTIME, Timestamp},
     turn::{
         Turn,
-        asking::Asking,
-        run::{Call, CallState, Phase, Step},
+        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        model_call::ModelCallState,
     },
 };
 
 /// The kernel writes what was changed within 30 s: `vm.dirty_expire_centisecs`.
-const UNWRITTEN_MS: u64 = 30_000;
+const DIRTY_EXPIRE_MS: u64 = 30_000;
 
 /// What may not be on disk, and what the model is still to be told of that.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unwritten {
+pub(super) struct UnsyncedWrites {
     /// When the last call ended that may have written without syncing.
-    last: Option<Timestamp>,
+    last_write: Option<Timestamp>,
     /// When the last record was made.
-    seen: Timestamp,
+    last_record: Timestamp,
     note: Option<Arc<str>>,
 }
 
 impl Turn {
     /// A record was made at this time.
-    pub(super) fn seen(&mut self, at: Timestamp) {
-        self.unwritten.seen = at;
+    pub(super) fn track_time(&mut self, at: Timestamp) {
+        self.unsynced_writes.last_record = at;
     }
 
     /// A call has ended; called before it is folded.
-    pub(super) fn wrote(&mut self, ended: &CallEnded, at: Timestamp) {
-        let Phase::Running(run) = &self.phase else { return };
+    pub(super) fn track_write(&mut self, ended: &CallEnded, at: Timestamp) {
+        let CurrentRun::Running(run) = &self.current else { return };
         let mut calls = run.calls().iter();
-        if ended.attempt > 0 && calls.any(|call| call.id == ended.call && writes(call)) {
-            self.unwritten.last = Some(at);
+        if ended.attempt > 0 && calls.any(|call| call.id == ended.call && may_write_unsynced(call)) {
+            self.unsynced_writes.last_write = Some(at);
         }
     }
 
     /// The session is taken up again on this boot; called before that is folded.
-    pub(super) fn taken_up(&mut self, boot: &BootId) {
-        let Unwritten { last, seen, .. } = self.unwritten;
+    pub(super) fn track_revival(&mut self, boot: &BootId) {
+        let UnsyncedWrites { last_write: last, last_record: seen, .. } = self.unsynced_writes;
         // One whose end nobody recorded may have ended at any time since.
         let last = if self.may_write() { Some(seen) } else { last };
-        let Some(last) = last.filter(|last| seen.ms_since(*last) <= UNWRITTEN_MS) else { return };
+        let Some(last) = last.filter(|last| seen.ms_since(*last) <= DIRTY_EXPIRE_MS) else { return };
         if *self.boot == **boot {
             return;
         }
         let at = UNIX_EPOCH + Duration::from_millis(last.ms_since(Timestamp::default()));
         let at = humantime::format_rfc3339_seconds(at);
-        self.unwritten.note = Some(
+        self.unsynced_writes.note = Some(
             format!(
                 "\n\n{FROM_RUNTIME}the machine was started anew, perhaps after a loss of power. What shell commands \
                  wrote in the 30 s before that, the last of them at {at}, may be missing: look before you rely on it.]"
             )
             .into(),
         );
-        if let Phase::Running(run) = &self.phase
-            && matches!(&run.step, Step::Asking(Asking { since: None, is_repeated: false, .. }))
+        if let CurrentRun::Running(run) = &self.current
+            && matches!(
+                &run.state,
+                LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
+            )
         {
-            self.show_note();
+            self.show_unsynced_note();
         }
     }
 
     /// Whether a call is started that may write without syncing.
     fn may_write(&self) -> bool {
-        let Phase::Running(run) = &self.phase else { return false };
-        run.calls().iter().any(|call| writes(call) && matches!(call.state, CallState::Started(..)))
+        let CurrentRun::Running(run) = &self.current else { return false };
+        run.calls()
+            .iter()
+            .any(|call| may_write_unsynced(call) && matches!(call.state, ToolCallState::Started(..)))
     }
 
     /// Puts the note behind what the model reads next.
-    pub(super) fn show_note(&mut self) {
-        if let Some(note) = self.unwritten.note.take() {
-            self.history.note(&note);
+    pub(super) fn show_unsynced_note(&mut self) {
+        if let Some(note) = self.unsynced_writes.note.take() {
+            self.history.add_note(&note);
         }
     }
 }
 
 /// Whether a call may write what it does not sync.
-fn writes(call: &Call) -> bool {
+fn may_write_unsynced(call: &ActiveToolCall) -> bool {
     call.is_once() && call.access == Access::Anything
 }

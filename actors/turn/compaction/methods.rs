@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Need, PrefixSummary, Room};
+use super::{CompactionNeed, ContextBudget, PrefixSummary};
 use crate::{
     model::{
         Attempt, Body, CallId, Cause, ContextCompacted, Ended, Failure, FailureClass, Hasher, ModelFailed,
@@ -12,56 +12,60 @@ use crate::{
     },
     turn::{
         Turn,
-        draft::Draft,
-        limits,
-        run::{Phase, Run, Step},
+        active_run::{ActiveRun, CurrentRun, LoopState},
+        decision::DecisionBuilder,
+        estimates,
     },
 };
 
 /// Compressions before one model call.
-const PASSES: u32 = 3;
+const MAX_COMPACTIONS_PER_CALL: u32 = 3;
 
-impl Draft {
+impl DecisionBuilder {
     /// Does about the view what can be done at once.
-    pub(in crate::turn) fn compress(&mut self) {
+    pub(in crate::turn) fn compact_if_needed(&mut self) {
         let mut passes = 0;
-        while passes < PASSES && self.refused.is_none() && self.compress_once() {
+        while passes < MAX_COMPACTIONS_PER_CALL && self.refused_reservation.is_none() && self.compact_once() {
             passes += 1;
         }
     }
 
-    fn compress_once(&mut self) -> bool {
+    fn compact_once(&mut self) -> bool {
         let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.is_over()) else { return false };
-        if let Some(PrefixSummary { upto, text, calls }) = self.turn.summary_in_time(run) {
+        if let Some(PrefixSummary { end: upto, text, calls }) = self.turn.due_summary(run) {
             let by = if *calls > 1 { Rung::Chunked } else { Rung::Summarised };
             let (upto, text) = (*upto, Arc::clone(text));
             self.compact(by, upto, Some(text));
             return true;
         }
-        let room = self.turn.room(run);
-        let size = limits::request_bytes(run, &self.turn);
+        let room = self.turn.context_budget(run);
+        let size = estimates::request_bytes(run, &self.turn);
         let elided = |to: Place| size.saturating_sub(self.turn.history.elidable(to));
         match self.turn.need(run) {
-            Need::Nothing | Need::Soon(_) => false,
-            Need::Hopeless => {
-                let parts = self.turn.irreducible(run);
+            CompactionNeed::Nothing | CompactionNeed::Soon(_) => false,
+            CompactionNeed::Impossible => {
+                let parts = self.turn.context_breakdown(run);
                 self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
                 false
             }
-            Need::Now(to) if run.compacting.may_elide() && elided(to) <= room.map_or(0, Room::target) => {
+            CompactionNeed::Now(to)
+                if run.compaction.may_elide() && elided(to) <= room.map_or(0, ContextBudget::target) =>
+            {
                 self.compact(Rung::Elided, to, None);
                 true
             }
-            Need::Now(to) if run.can_be_summarised() => {
-                debug_assert!(run.compacting.summary_to(to).is_none(), "a summary is not taken");
+            CompactionNeed::Now(to) if run.can_be_summarised() => {
+                debug_assert!(run.compaction.summary_to(to).is_none(), "a summary is not taken");
                 false
             }
-            Need::Drop(to) if elided(to) < size && room.is_some_and(|room| elided(to) <= room.most) => {
+            CompactionNeed::Drop(to)
+                if elided(to) < size && room.is_some_and(|room| elided(to) <= room.max_request) =>
+            {
                 self.compact(Rung::Elided, to, None);
                 true
             }
-            Need::Now(to) | Need::Drop(to) => {
-                let notes = self.turn.without_summary(run);
+            CompactionNeed::Now(to) | CompactionNeed::Drop(to) => {
+                let notes = self.turn.drop_notice(run);
                 self.compact(Rung::Dropped, to, Some(notes));
                 true
             }
@@ -75,16 +79,16 @@ impl Draft {
     }
 
     /// A request was too long: the next attempt shows a shorter view, if there is one.
-    pub(in crate::turn) fn too_long(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+    pub(in crate::turn) fn on_too_long(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
         let Some(run) = self.run() else { return };
-        let model = run.asking().map(|started| started.model.clone());
-        let Step::Asking(asking) = &run.step else { return };
-        let times = model.map_or(0, |model| asking.failed_as(&model, &failure.class));
-        let retry_at = (times < PASSES).then_some(self.now.at);
+        let model = run.model_started().map(|started| started.model.clone());
+        let LoopState::CallingModel(asking) = &run.state else { return };
+        let times = model.map_or(0, |model| asking.failure_count(&model, &failure.class));
+        let retry_at = (times < MAX_COMPACTIONS_PER_CALL).then_some(self.now.at);
         let failure = failure.clone();
-        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
         if retry_at.is_none()
-            && let Some(parts) = self.run().map(|run| self.turn.irreducible(run))
+            && let Some(parts) = self.run().map(|run| self.turn.context_breakdown(run))
         {
             self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
         }
@@ -94,9 +98,10 @@ impl Draft {
     fn compact(&mut self, by: Rung, to: Place, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
         let density = self.turn.next_density(run);
-        let tokens = |run: &Run, turn: &Turn| density.tokens(limits::request_bytes(run, turn) as u64);
+        let tokens =
+            |run: &ActiveRun, turn: &Turn| density.tokens(estimates::request_bytes(run, turn) as u64);
         let before = tokens(run, &self.turn);
-        let waited_ms = run.asked_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
+        let waited_ms = run.model_wanted_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
         let compacted = ContextCompacted {
             run: run.id,
             lineage: self.lineage(),
@@ -107,8 +112,8 @@ impl Draft {
             after: 0,
             waited_ms,
         };
-        self.push_measured(Body::ContextCompacted(Box::new(compacted)), |turn, body| {
-            if let (Body::ContextCompacted(compacted), Phase::Running(run)) = (body, &turn.phase) {
+        self.record_measured(Body::ContextCompacted(Box::new(compacted)), |turn, body| {
+            if let (Body::ContextCompacted(compacted), CurrentRun::Running(run)) = (body, &turn.current) {
                 compacted.after = tokens(run, turn);
             }
         });
@@ -128,8 +133,8 @@ impl Draft {
 
 impl Turn {
     /// What stands for what is left out without a summary.
-    pub(super) fn without_summary(&self, run: &Run) -> Arc<str> {
-        let notes = self.notes(&run.compacting).map_or_else(String::new, |notes| format!("{notes}\n\n"));
+    pub(super) fn drop_notice(&self, run: &ActiveRun) -> Arc<str> {
+        let notes = self.notes(&run.compaction).map_or_else(String::new, |notes| format!("{notes}\n\n"));
         let marker = "[More of the conversation was left out here, and nobody could summarise it.]";
         let notes = notes.strip_suffix(&format!("{marker}\n\n")).unwrap_or(&notes);
         format!("{notes}{marker}").into()

@@ -14,27 +14,28 @@ use crate::{
     },
     policy::believed,
     turn::{
-        Effect, Turn,
-        asking::Asking,
-        draft::Draft,
-        ladder::Postscript,
-        run::{Call, CallState, Phase, Run, Step},
+        DueAction, Turn,
+        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        answer_recovery::TransientPrompt,
+        decision::DecisionBuilder,
+        model_call::ModelCallState,
     },
 };
 
 /// The dimensions of which a run spends by what it does itself.
-const OWN: [Dimension; 4] = [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
+const OWN_DIMENSIONS: [Dimension; 4] =
+    [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 /// A reservation that was refused.
 #[derive(Debug, Clone)]
-pub(super) struct Refused {
+pub(super) struct RefusedReservation {
     /// What did not fit.
     pub(super) refusal: NoAllowance,
     /// The run that was under way when that became known.
     pub(super) run: Option<RunId>,
 }
 
-impl Refused {
+impl RefusedReservation {
     /// Whether it is this run that has wanted it. Of an account above, that is only certain of a run that was there already;
     /// another one will be refused itself.
     fn concerns(&self, run: RunId) -> bool {
@@ -42,31 +43,31 @@ impl Refused {
     }
 }
 
-impl Draft {
+impl DecisionBuilder {
     /// What does not fit the budget does not happen: a summary is done without, and for want of anything else the run comes
     /// to its end, with every result that there is.
-    pub(super) fn end_for_want_of(&mut self, refused: &Refused) {
-        let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(Effect::sought).collect();
+    pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
+        let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(DueAction::acquires).collect();
         let another = self.is_of_another(refused);
-        let is_meant = |run: &&Run| !another && !wanted.is_empty() && refused.concerns(run.id);
+        let is_meant = |run: &&ActiveRun| !another && !wanted.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
         if let Some((call, attempt)) = wanted.iter().find(|(call, _)| call.is_summary()) {
             let failure = Failure::new(FailureClass::NotMade, refusal.to_string());
             self.give_up_summary((*call, *attempt), failure);
-            return self.compress();
+            return self.compact_if_needed();
         }
         if run.exhausted.is_some() {
             self.end_exhausted();
-        } else if run.has_answered() && OWN.contains(&refusal.dimension) {
+        } else if run.has_answered() && OWN_DIMENSIONS.contains(&refusal.dimension) {
             self.exhaust(refusal);
         } else {
-            self.wind_down(for_want_of(refusal));
+            self.wind_down(exhausted_end(refusal));
         }
     }
 
     /// Whether the account is that of another run of this session.
-    fn is_of_another(&self, Refused { refusal, .. }: &Refused) -> bool {
+    fn is_of_another(&self, RefusedReservation { refusal, .. }: &RefusedReservation) -> bool {
         let current = self.run().map(|run| run.id.into());
         current != Some(refusal.account)
             && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))
@@ -74,33 +75,35 @@ impl Draft {
 
     /// Starts no more of what the run wants: the calls that have started go on to their end, then the grace call is due.
     pub(super) fn exhaust(&mut self, refusal: NoAllowance) {
-        let Some(run) = self.run().filter(|run| run.stopping.is_none()) else { return };
-        let (id, doubtful) = (run.id, run.doubtful());
-        let waiting = |call: &&Call| matches!(call.state, CallState::Proposed | CallState::Admitted(_));
+        let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
+        let (id, doubtful) = (run.id, run.in_doubt_calls());
+        let waiting = |call: &&ActiveToolCall| {
+            matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
+        };
         let unstarted: Vec<CallId> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let hint = format!("the run's budget is used up: {refusal}");
         self.cancel_summary();
-        self.push(Body::RunExhausted(RunExhausted { run: id, refusal }));
+        self.record(Body::RunExhausted(RunExhausted { run: id, refusal }));
         for call in unstarted {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
             self.end_call(call, 0, end);
         }
         for doubtful in doubtful {
-            self.stay_in_doubt(&doubtful, None);
+            self.end_in_doubt(&doubtful, None);
         }
     }
 
     /// Whether the call that is wanted or under way is the grace call.
     pub(super) fn is_in_grace(&self) -> bool {
-        self.run().is_some_and(Run::is_in_grace)
+        self.run().is_some_and(ActiveRun::is_in_grace)
     }
 
     /// The grace call is answered. Its request lets the model call no tool; calls of a model that does so all the same are
     /// dropped, and its text counts.
-    pub(super) fn last_word(&mut self, started: &ModelStarted, answer: &Answer) {
+    pub(super) fn on_grace_answer(&mut self, started: &ModelStarted, answer: &Answer) {
         let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
         let (usage, anomaly) = believed(started, &answer.message, answer.usage);
-        self.push(Body::ModelAnswered(Box::new(ModelAnswered {
+        self.record(Body::ModelAnswered(Box::new(ModelAnswered {
             call: started.call,
             attempt: started.attempt,
             message: Arc::new(message),
@@ -115,11 +118,11 @@ impl Draft {
 
     /// The grace call has failed. It is made again only where the provider may have refused the request for `tool_choice`:
     /// then without tools.
-    pub(super) fn last_word_failed(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+    pub(super) fn on_grace_failure(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
         let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
         let is_again = offered && refuses_tool_choice(&failure.class);
         let (failure, retry_at) = (failure.clone(), is_again.then_some(self.now.at));
-        self.push(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
         if !is_again {
             self.end_exhausted();
         }
@@ -128,7 +131,7 @@ impl Draft {
     /// Ends an exhausted run.
     pub(super) fn end_exhausted(&mut self) {
         if let Some(refusal) = self.run().and_then(|run| run.exhausted.clone()) {
-            self.end_run(for_want_of(refusal));
+            self.end_run(exhausted_end(refusal));
         }
     }
 }
@@ -138,54 +141,55 @@ const fn refuses_tool_choice(class: &FailureClass) -> bool {
     matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
 }
 
-const fn for_want_of(refusal: NoAllowance) -> Ended {
+const fn exhausted_end(refusal: NoAllowance) -> Ended {
     Ended { outcome: Outcome::BudgetExhausted, cause: Some(Cause::Limit { refusal }) }
 }
 
 impl Turn {
     /// Folds `run.exhausted`. A call that has had an attempt is over: the grace call is one of its own.
-    pub(super) fn exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::Now) {
-        let Phase::Running(run) = &mut self.phase else { return };
+    pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::Now) {
+        let CurrentRun::Running(run) = &mut self.current else { return };
         if run.id != exhausted.run {
             return;
         }
         run.exhausted = Some(exhausted.refusal.clone());
-        if matches!(&run.step, Step::Asking(asking) if asking.since.is_some()) {
+        if matches!(&run.state, LoopState::CallingModel(asking) if asking.since.is_some()) {
             run.end_pause(now);
             run.iteration += 1;
-            run.step = Step::Asking(Asking { is_repeated: true, ..run.next_call() });
+            run.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..run.next_call() });
         }
     }
 
     /// Whether the next request, or the one under way, has the run's tools. Only a grace call goes without them: after the
     /// provider has refused the one that had them.
     pub(crate) fn offers_tools(&self) -> bool {
-        let Phase::Running(run) = &self.phase else { return true };
-        let Step::Asking(asking) = &run.step else { return true };
+        let CurrentRun::Running(run) = &self.current else { return true };
+        let LoopState::CallingModel(asking) = &run.state else { return true };
         let refused = |failure: &Failure| refuses_tool_choice(&failure.class);
         run.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
     }
 
     /// Whether the run under way is exhausted: what is said to it from then on is for the next one.
     pub(crate) fn is_exhausted(&self) -> bool {
-        matches!(&self.phase, Phase::Running(run) if run.exhausted.is_some())
+        matches!(&self.current, CurrentRun::Running(run) if run.exhausted.is_some())
     }
 }
 
-impl Run {
+impl ActiveRun {
     /// Whether the call that is wanted, under way or answered is the grace call.
     pub(super) const fn is_in_grace(&self) -> bool {
-        self.exhausted.is_some() && !matches!(self.step, Step::Acting(_))
+        self.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))
     }
 
     /// Whether a model has answered, or was asked in an earlier leg.
     pub(super) const fn has_answered(&self) -> bool {
-        self.iteration.saturating_sub(self.not_iterations) > 1 || !matches!(self.step, Step::Asking(_))
+        self.iteration.saturating_sub(self.skipped_numbers) > 1
+            || !matches!(self.state, LoopState::CallingModel(_))
     }
 
     /// Why no tool call starts any more.
-    pub(super) const fn why_closing(&self) -> Option<&'static str> {
-        match (&self.stopping, &self.exhausted) {
+    pub(super) const fn closing_reason(&self) -> Option<&'static str> {
+        match (&self.planned_end, &self.exhausted) {
             (Some(_), _) => Some("the run was stopped"),
             (None, Some(_)) => Some("the run's budget is used up"),
             (None, None) => None,
@@ -193,15 +197,19 @@ impl Run {
     }
 
     /// The next model call, which nobody has made yet. What it says of the budget is the same in all its attempts.
-    pub(super) fn next_call(&self) -> Asking {
-        Asking { warning: self.warning(), ..Asking::first(self.ladder.link()) }
+    pub(super) fn next_call(&self) -> ModelCallState {
+        ModelCallState { warning: self.budget_warning(), ..ModelCallState::new(self.answer_recovery.link()) }
     }
 
     /// What the request says behind the view.
-    pub(super) fn postscript(&self, asking: &Asking, pressure: Option<Arc<str>>) -> Option<Postscript> {
-        let ladder = self.ladder.postscript();
+    pub(super) fn transient_prompt(
+        &self,
+        asking: &ModelCallState,
+        pressure: Option<Arc<str>>,
+    ) -> Option<TransientPrompt> {
+        let ladder = self.answer_recovery.transient_prompt();
         let budget = match &self.exhausted {
-            Some(refusal) => Some(farewell(refusal, self.id)),
+            Some(refusal) => Some(grace_prompt(refusal, self.id)),
             None => match (&asking.warning, pressure) {
                 (Some(warning), Some(pressure)) => Some(format!("{warning}\n\n{pressure}").into()),
                 (warning, pressure) => warning.clone().or(pressure),
@@ -211,16 +219,16 @@ impl Run {
         // The last answer makes no call and goes on from no thought; but a text that was begun, it ends.
         let ladder = ladder.filter(|ladder| self.exhausted.is_none() || ladder.partial.is_some());
         Some(match ladder {
-            Some(Postscript { partial, prompt }) => {
-                Postscript { partial, prompt: format!("{prompt}\n\n{budget}").into() }
+            Some(TransientPrompt { partial, prompt }) => {
+                TransientPrompt { partial, prompt: format!("{prompt}\n\n{budget}").into() }
             }
-            None => Postscript { partial: None, prompt: budget },
+            None => TransientPrompt { partial: None, prompt: budget },
         })
     }
 
     /// What the model is told of the limits of which the run has used 80 %, the iteration that begins among them.
-    fn warning(&self) -> Option<Arc<str>> {
-        let near = OWN.into_iter().filter_map(|dimension| {
+    fn budget_warning(&self) -> Option<Arc<str>> {
+        let near = OWN_DIMENSIONS.into_iter().filter_map(|dimension| {
             let limit = self.limit(dimension)?;
             let (used, is_near) = match dimension {
                 Dimension::Iterations => {
@@ -232,7 +240,7 @@ impl Run {
                     (used, used.saturating_mul(5) >= limit.saturating_mul(4))
                 }
             };
-            is_near.then(|| format!("{} of {}", dimension.shown(used), amount(dimension, limit)))
+            is_near.then(|| format!("{} of {}", dimension.shown(used), format_amount(dimension, limit)))
         });
         let near: Vec<String> = near.collect();
         let told = || {
@@ -247,8 +255,8 @@ impl Run {
 }
 
 /// What the grace call asks for.
-fn farewell(refusal: &NoAllowance, run: RunId) -> Arc<str> {
-    let limit = amount(refusal.dimension, refusal.limit);
+fn grace_prompt(refusal: &NoAllowance, run: RunId) -> Arc<str> {
+    let limit = format_amount(refusal.dimension, refusal.limit);
     let whose =
         if refusal.account == run.into() { "its limit" } else { "a limit that it shares with others" };
     format!(
@@ -259,7 +267,7 @@ fn farewell(refusal: &NoAllowance, run: RunId) -> Arc<str> {
 }
 
 /// An amount in words.
-fn amount(dimension: Dimension, amount: u64) -> String {
+fn format_amount(dimension: Dimension, amount: u64) -> String {
     let unit = match dimension {
         Dimension::Iterations => " iteration",
         Dimension::Tokens => " token",
